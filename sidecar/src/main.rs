@@ -1,0 +1,2 @@
+//! The sidecar as a program.
+fn main() {}

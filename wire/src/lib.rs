@@ -1,0 +1,9 @@
+//! Wire protocol v1 of agentvm: every message type, the binary frame, the limits, the error codes and the sans-I/O
+//! connection core that both ends run.
+//!
+//! The contract for clients in other languages is `PROTOCOL.md` beside this crate.
+
+#![forbid(unsafe_code)]
+
+pub mod id;
+pub mod vm;

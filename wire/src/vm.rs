@@ -1,0 +1,263 @@
+//! VMs: what a client may ask of one, and what the sidecar says it really built.
+//!
+//! A field exists here only once it has its effect; see `design/sandbox.md` for what comes later.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::VmId;
+
+/// How strongly a VM is separated from its host. Never weakened silently: what cannot be given is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Isolation {
+    /// Own user, pid, mount, network, UTS and IPC namespaces, own root file system, seccomp, rlimits.
+    #[default]
+    Sandbox,
+}
+
+/// Body of `create_vm`. Every field may be left out.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default)]
+pub struct VmConfig {
+    /// Level of isolation; `sandbox` if absent.
+    pub isolation: Isolation,
+    /// Environment every process starts with, laid over the VM's own (PATH, HOME, USER, LOGNAME, SHELL, LANG, TERM).
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
+    /// Working directory of a process that names none: absolute; `/workspace` if absent. Created if missing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<String>,
+    /// Host name seen inside, 1 to 64 of `[A-Za-z0-9.-]`; derived from the VM id if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hostname: Option<String>,
+    /// Who guest processes run as.
+    pub user: VmUser,
+    /// The tmpfs that holds everything the guest writes.
+    pub writable_layer: WritableLayer,
+    /// Bounds on what the guest may use.
+    pub limits: VmLimits,
+}
+
+/// Who guest processes run as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default)]
+pub struct VmUser {
+    /// `false` (default): `agentos`, 1000:1000. `true`: uid 0 of the VM with nine capabilities over the VM only.
+    pub root: bool,
+}
+
+/// The tmpfs behind `/`, `/tmp`, `/workspace`, `/home` and `/dev/shm`: a disk quota that needs no rights.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default)]
+pub struct WritableLayer {
+    /// Bytes it may hold; [`WritableLayer::DEFAULT_SIZE_BYTES`] if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub size_bytes: Option<u64>,
+    /// Inodes it may hold; [`WritableLayer::DEFAULT_INODES`] if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub inodes: Option<u64>,
+}
+
+impl WritableLayer {
+    /// 1 GiB.
+    pub const DEFAULT_SIZE_BYTES: u64 = 1 << 30;
+    /// 262 144 files and folders.
+    pub const DEFAULT_INODES: u64 = 1 << 18;
+}
+
+/// Bounds on what the guest may use. Absent means the default named at each field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default)]
+pub struct VmLimits {
+    /// Processes and threads of the guest at once; [`VmLimits::DEFAULT_PIDS`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pids: Option<u64>,
+    /// Descriptors a guest process may hold; the smallest of [`VmLimits::DEFAULT_OPEN_FILES`], the sidecar's hard
+    /// limit and a quarter of the sidecar's own limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub open_files: Option<u64>,
+}
+
+impl VmLimits {
+    /// 1024 processes and threads.
+    pub const DEFAULT_PIDS: u64 = 1024;
+    /// 65 536 descriptors, before clamping.
+    pub const DEFAULT_OPEN_FILES: u64 = 65_536;
+    /// Real pids stay at or below this, so they never meet the synthetic ones, which start at 1 000 000.
+    pub const PID_MAX: u64 = 999_999;
+}
+
+/// Body of `vm_created`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct VmCreated {
+    /// The new VM.
+    pub vm: VmId,
+    /// What was really built.
+    pub isolation: IsolationReport,
+    /// Microseconds from the request's receipt until the VM's init said ready.
+    pub boot_us: u64,
+}
+
+/// What holds a VM in, read back from inside after it was built rather than copied from the request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct IsolationReport {
+    /// The level that holds.
+    pub isolation: Isolation,
+    /// Host name inside.
+    pub hostname: String,
+    /// Inodes of the VM's namespaces (as in `readlink /proc/self/ns/pid`), decimal strings.
+    pub namespaces: Namespaces,
+    /// `/proc/self/uid_map` as the sidecar's own user namespace sees it.
+    pub uid_map: Vec<IdMapping>,
+    /// The same for groups.
+    pub gid_map: Vec<IdMapping>,
+    /// Who guest processes run as.
+    pub guest: GuestIdentity,
+    /// `PR_GET_NO_NEW_PRIVS` of init, inherited by every guest process.
+    pub no_new_privs: bool,
+    /// Seccomp as `/proc/self/status` shows it in init.
+    pub seccomp: SeccompReport,
+    /// Each limit, what it is, and what enforces it.
+    pub limits: Vec<LimitReport>,
+    /// What holds only in part, and why; empty when everything the level promises holds.
+    pub partial: Vec<Partial>,
+}
+
+/// Inodes of the six namespaces, as decimal strings (they may exceed 2^53). Each guest process additionally has a
+/// UTS namespace of its own: the mark by which its descendants are found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[expect(missing_docs, reason = "each field is the namespace it names")]
+pub struct Namespaces {
+    pub user: String,
+    pub pid: String,
+    pub mnt: String,
+    pub net: String,
+    pub uts: String,
+    pub ipc: String,
+}
+
+/// One line of a uid or gid map.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct IdMapping {
+    /// First id inside.
+    pub inside: u32,
+    /// First id outside, in the sidecar's user namespace.
+    pub outside: u32,
+    /// How many.
+    pub count: u32,
+}
+
+/// Who guest processes run as, and with what.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct GuestIdentity {
+    /// uid inside.
+    pub uid: u32,
+    /// gid inside.
+    pub gid: u32,
+    /// Home directory.
+    pub home: String,
+    /// Names of the capabilities a guest process holds (`CAP_` prefix left out), in kernel order; empty for `agentos`.
+    pub capabilities: Vec<String>,
+}
+
+/// Seccomp as `/proc/PID/status` shows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct SeccompReport {
+    /// `Seccomp:` — 2 is filter mode.
+    pub mode: u32,
+    /// `Seccomp_filters:`; filters that were inherited from outside count too. Absent where the kernel does not say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub filters: Option<u32>,
+}
+
+/// One limit.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct LimitReport {
+    /// `pids`, `open_files`, `core`, `pid_max`, `disk_bytes`, `disk_inodes`, …
+    pub name: String,
+    /// What was asked for; absent if nothing was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub requested: Option<u64>,
+    /// What holds; absent means unlimited.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub effective: Option<u64>,
+    /// `rlimit`, `tmpfs`, `sysctl`, `cgroup`, or `none`.
+    pub enforced_by: String,
+}
+
+/// Something that holds only in part.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Partial {
+    /// Stable name, e.g. `pid_max`.
+    pub what: String,
+    /// Why, and what would enable it.
+    pub why: String,
+}
+
+/// Body of `dispose_vm`; its scope names the VM.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default)]
+pub struct DisposeVm {}
+
+/// Body of `vm_disposed`: the VM and everything of it is gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default)]
+pub struct VmDisposed {}
+
+/// Body of `list_vms`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default)]
+pub struct ListVms {}
+
+/// Body of `vms`.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default)]
+pub struct Vms {
+    /// This session's VMs that are ready, in the order of their creation.
+    pub vms: Vec<VmId>,
+}
+
+/// Body of the event `vm_state`: a VM that ends sends this, not one exit per process.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct VmStateChanged {
+    /// The new state.
+    pub state: VmState,
+    /// Why, for `failed`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// A VM's life: `creating → ready → disposing → disposed`, or `failed` from any of the first three.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "told in the line above")]
+#[non_exhaustive]
+pub enum VmState {
+    Creating,
+    Ready,
+    Disposing,
+    Disposed,
+    Failed,
+}
