@@ -5,5 +5,13 @@
 
 #![forbid(unsafe_code)]
 
+pub mod bytes64;
+pub mod connection;
+pub mod error;
 pub mod id;
+pub mod launch;
+pub mod message;
+pub mod process;
+pub mod session;
+pub mod stdio;
 pub mod vm;
