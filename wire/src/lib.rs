@@ -14,4 +14,5 @@ pub mod message;
 pub mod process;
 pub mod session;
 pub mod stdio;
+mod text;
 pub mod vm;

@@ -1,11 +1,17 @@
 //! Every control message: requests, responses and events by name, and the envelope they travel in.
 
+mod encode;
 mod envelope;
+mod integers;
+mod malformed;
 
 use serde::{Deserialize, Serialize};
 
-pub use envelope::{Decoded, Envelope, MalformedText, decode, encode_event, encode_request, encode_response};
-pub use envelope::{encode_cancel, encode_credit, encode_reset, encode_stop};
+pub use encode::{encode_cancel, encode_credit, encode_reset, encode_stop};
+pub use encode::{encode_event, encode_request, encode_response};
+pub use envelope::{Decoded, Envelope, decode};
+pub use integers::MAX_INTEGER;
+pub use malformed::MalformedText;
 
 use crate::{error::Rejection, id::VmId, process, session, vm};
 
@@ -41,6 +47,9 @@ macro_rules! messages {
         }
 
         impl $set {
+            /// The `type` of every message of the set.
+            pub const NAMES: &[&str] = &[$($name),*];
+
             /// The message's `type` on the wire.
             pub fn name(&self) -> &'static str {
                 match self { $(Self::$variant(_) => $name,)* }
@@ -49,7 +58,7 @@ macro_rules! messages {
             /// Reads the body of the message called `name`; `None` if this version knows no such message.
             pub(crate) fn decode(name: &str, body: &str) -> Result<Option<Self>, MalformedText> {
                 match name {
-                    $($name => envelope::decode_body(body).map(|body| Some(Self::$variant(body))),)*
+                    $($name => malformed::parse(body).map(|body| Some(Self::$variant(body))),)*
                     _ => Ok(None),
                 }
             }

@@ -1,4 +1,9 @@
 //! Streams we receive: what may arrive, and when to grant more.
+//!
+//! More is granted once a quarter of the window was consumed: rarely enough that credit costs nothing, early enough
+//! that a sender at full speed never runs dry. A sender that has used up its credit is granted less, so that a
+//! consumer which needs nearly a whole window before it takes anything (a long line) still gets it; but never
+//! crumbs, or a slow consumer would turn a stream into messages of a few bytes each.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -6,6 +11,11 @@ use bytes::{Buf as _, Bytes};
 
 use super::Violation;
 use crate::{id::StreamId, stdio::Header};
+
+/// Least part of the window to grant a sender that still has credit.
+const QUARTER: u64 = 4;
+/// Least part of the window to grant a sender that has none left.
+const SIXTEENTH: u64 = 16;
 
 /// A grant to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,17 +75,27 @@ impl Receiving {
         stream.received += payload.len() as u64;
         if fin {
             self.streams.remove(&id);
+        } else {
+            self.grant(id);
         }
         Ok((fin || !payload.is_empty()).then_some((at, payload)))
     }
 
-    /// Grants more once a quarter of the window was consumed, or when the sender has used all it had.
+    /// The consumer has taken everything below `offset`.
     pub(super) fn consumed(&mut self, id: StreamId, offset: u64) {
+        if let Some(stream) = self.streams.get_mut(&id) {
+            stream.consumed = stream.consumed.max(offset.min(stream.received));
+            self.grant(id);
+        }
+    }
+
+    /// Lets credit be sent for a stream if there is enough of it.
+    fn grant(&mut self, id: StreamId) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
-        stream.consumed = stream.consumed.max(offset.min(stream.received));
         let grant = stream.consumed + stream.window - stream.limit;
-        let blocked = stream.received == stream.limit && grant > 0;
-        if (blocked || grant >= stream.window / 4) && !stream.due {
+        let blocked = stream.received == stream.limit;
+        let least = stream.window / if blocked { SIXTEENTH } else { QUARTER };
+        if grant >= least.max(1) && !stream.due {
             stream.due = true;
             self.due.push_back(id);
         }

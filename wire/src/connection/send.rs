@@ -7,7 +7,7 @@ use std::collections::{HashMap, VecDeque};
 
 use crate::{
     id::{StreamId, VmId},
-    stdio::{CHUNK_BYTES, Header},
+    stdio::Header,
 };
 
 /// The stream whose turn it is.
@@ -15,7 +15,7 @@ use crate::{
 pub struct Turn {
     /// Which.
     pub stream: StreamId,
-    /// How many bytes it may carry: at least one, at most a chunk and its credit.
+    /// How many bytes it may carry: at least one, at most a chunk, the peer's largest message and the stream's credit.
     pub max_bytes: usize,
 }
 
@@ -69,9 +69,10 @@ impl Sending {
         self.streams.remove(&id).is_some()
     }
 
-    pub(super) fn next_turn(&mut self) -> Option<Turn> {
+    /// The next turn, of at most `chunk` bytes.
+    pub(super) fn next_turn(&mut self, chunk: u64) -> Option<Turn> {
         while let Some((lane, mut ids)) = self.round.pop_front() {
-            let turn = std::iter::from_fn(|| ids.pop_front()).find_map(|id| self.take_turn(id));
+            let turn = std::iter::from_fn(|| ids.pop_front()).find_map(|id| self.take_turn(id, chunk));
             if !ids.is_empty() {
                 self.round.push_back((lane, ids));
             }
@@ -82,11 +83,11 @@ impl Sending {
         None
     }
 
-    fn take_turn(&mut self, id: StreamId) -> Option<Turn> {
+    fn take_turn(&mut self, id: StreamId, chunk: u64) -> Option<Turn> {
         let stream = self.streams.get_mut(&id)?;
         stream.queued = false;
-        let room = stream.limit - stream.offset;
-        let max_bytes = usize::try_from(room).map_or(CHUNK_BYTES, |room| room.min(CHUNK_BYTES));
+        let room = chunk.min(stream.limit - stream.offset);
+        let max_bytes = usize::try_from(room).unwrap_or(usize::MAX);
         (stream.ready && max_bytes > 0).then_some(Turn { stream: id, max_bytes })
     }
 
