@@ -86,14 +86,13 @@ impl AgentOs {
         let answer = vm.link.call(Scope::vm(vm.id), &Request::DisposeVm(DisposeVm {})).await;
         vm.link.forget_vm(vm.id);
         match answer {
-            Ok(_) => Ok(()),
-            // It ended by itself meanwhile, or the whole sidecar did.
             Err(ClientError::Rejected(rejection))
                 if rejection.code != agentvm_wire::error::Code::NOT_FOUND =>
             {
                 Err(ClientError::Rejected(rejection))
             }
-            Err(_) => Ok(()),
+            // It may have ended by itself meanwhile, or the whole sidecar did.
+            Ok(_) | Err(_) => Ok(()),
         }
     }
 

@@ -94,7 +94,7 @@ impl SidecarConfig {
         match self {
             Self::Custom(transport) => Ok(Connector::Transport(transport.clone())),
             Self::Auto => launch::Program::find().map(Connector::Launch),
-            Self::CurrentExe => launch::Program::current().map(Connector::Launch),
+            Self::CurrentExe => Ok(Connector::Launch(launch::Program::current())),
             Self::Binary(path) => Ok(Connector::Launch(launch::Program::at(path.clone()))),
         }
     }

@@ -59,12 +59,9 @@ impl Vm {
             first
         });
         if first {
-            let mut entries = Vec::new();
-            self.entries.iter_sync(|_, entry| {
-                entries.push(entry.clone());
-                true
-            });
-            entries.iter().for_each(|entry| entry.lost(cause.clone()));
+            for entry in self.entries() {
+                entry.lost(cause.clone());
+            }
         }
         first
     }

@@ -99,7 +99,7 @@ async fn forward_stderr(launched: Option<&mut Launched>) {
     if let Some(launched) = launched {
         launched.forward_stderr().await;
     }
-    pending().await
+    pending::<()>().await;
 }
 
 /// Greets, then carries messages until the connection ends; returns why it did.

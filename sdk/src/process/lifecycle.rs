@@ -72,7 +72,6 @@ impl Lifecycle {
         match (self, event) {
             (Self::Ended, _) => (Self::Ended, None),
             (Self::Starting, Event::Started) => (Self::Running, None),
-            (_, Event::StartFailed(error)) => (Self::Ended, Some(Err(error))),
             (Self::Starting | Self::Running, Event::Exited { status, drains: true, .. }) => {
                 (Self::Draining(status), None)
             }
@@ -91,7 +90,7 @@ impl Lifecycle {
                 let complete = reaches(progress.received, end);
                 (Self::Ended, Some(if complete { Ok(status) } else { Err(error) }))
             }
-            (_, Event::Lost { error, .. }) => (Self::Ended, Some(Err(error))),
+            (_, Event::StartFailed(error) | Event::Lost { error, .. }) => (Self::Ended, Some(Err(error))),
             (state, _) => (state, None),
         }
     }

@@ -100,6 +100,8 @@ pub(super) fn admit(vm: &Vm) -> Result<(), ClientError> {
     if prunable.len() < excess {
         return Err(ClientError::ResourceLimit { name: "spawned processes", limit, observed });
     }
-    prunable.into_iter().for_each(|entry| vm.forget(entry));
+    for entry in prunable {
+        vm.forget(entry);
+    }
     Ok(())
 }

@@ -5,22 +5,18 @@ use std::{
     env, io,
     os::{
         fd::OwnedFd,
-        unix::{
-            fs::MetadataExt as _,
-            net::UnixStream as StdUnixStream,
-            process::{CommandExt as _, ExitStatusExt as _},
-        },
+        unix::{fs::MetadataExt as _, net::UnixStream as StdUnixStream, process::ExitStatusExt as _},
     },
     path::{Path, PathBuf},
-    process::{Child, Command, ExitStatus, Stdio},
+    process::{ExitStatus, Stdio},
     time::Duration,
 };
 
 use agentvm_wire::launch::{INHERITED_ARG, LAUNCHED_ENV, SIDECAR_ARG0, SIDECAR_ENV};
-use rustix::process::{Pid, PidfdFlags};
 use tokio::{
-    io::{AsyncReadExt as _, unix::AsyncFd},
-    net::{UnixStream, unix::pipe},
+    io::AsyncReadExt as _,
+    net::UnixStream,
+    process::{Child, ChildStderr, Command},
     time::timeout,
 };
 
@@ -45,8 +41,8 @@ impl Program {
     }
 
     /// The running program itself, found through the kernel so that a replaced file still matches.
-    pub(crate) fn current() -> Result<Self, ClientError> {
-        Ok(Self(PathBuf::from("/proc/self/exe")))
+    pub(crate) fn current() -> Self {
+        Self(PathBuf::from("/proc/self/exe"))
     }
 
     /// `AGENTVM_SIDECAR`, beside the executable, one folder up, on `PATH`.
@@ -105,8 +101,8 @@ impl Program {
             .stderr(Stdio::piped())
             .process_group(0)
             .spawn()?;
-        let stderr = child.stderr.take().map(|stderr| pipe::Receiver::from_owned_fd(stderr.into()));
-        Ok((UnixStream::from_std(ours)?, Launched { child, stderr: stderr.transpose()?, tail: Vec::new() }))
+        let stderr = child.stderr.take();
+        Ok((UnixStream::from_std(ours)?, Launched { child, stderr, tail: Vec::new() }))
     }
 }
 
@@ -127,7 +123,7 @@ fn check_owner(file: &Path, folder: &Path) -> Result<(), &'static str> {
 #[derive(Debug)]
 pub(crate) struct Launched {
     child: Child,
-    stderr: Option<pipe::Receiver>,
+    stderr: Option<ChildStderr>,
     tail: Vec<u8>,
 }
 
@@ -171,19 +167,12 @@ impl Launched {
         if self.exited_within(REAP_LIMIT).await.is_none() {
             tracing::warn!(pid = self.child.id(), "sidecar did not end with its connection: killing it");
             // It may have ended just now.
-            let _ = self.child.kill();
-            let _ = self.child.wait();
+            let _ = self.child.kill().await;
         }
     }
 
     async fn exited_within(&mut self, limit: Duration) -> Option<ExitStatus> {
-        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw)?;
-        if let Ok(pidfd) = rustix::process::pidfd_open(pid, PidfdFlags::empty())
-            && let Ok(pidfd) = AsyncFd::register(pidfd)
-        {
-            timeout(limit, pidfd.readable()).await.ok()?.ok()?;
-        }
-        self.child.try_wait().ok().flatten()
+        timeout(limit, self.child.wait()).await.ok()?.ok()
     }
 }
 
