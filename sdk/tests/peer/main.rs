@@ -9,6 +9,7 @@ mod exit;
 mod guest;
 mod scene;
 mod sidecar;
+mod start;
 
 /// No arguments.
 const NONE: [&str; 0] = [];

@@ -47,6 +47,12 @@ pub(crate) fn stage(story: impl AsyncFnOnce(AgentOsConfig, &mut Peer)) {
     });
 }
 
+/// The client has acted on everything the peer said so far: an answer is read behind it.
+pub(crate) async fn caught_up(vm: &AgentOs, peer: &mut Peer) {
+    let (rows, ()) = join!(vm.all_processes(), peer.shows(Vec::new()));
+    rows.expect("the VM lives");
+}
+
 fn run(future: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
     runtime.expect("a runtime for the test").block_on(future);

@@ -13,6 +13,7 @@ use agentvm_sdk::wire::{
     error::{Code, Rejection},
     id::{RequestId, StreamId, VmId},
     message::{self, Envelope, Event, Request, Response, Scope},
+    process::{ProcessRow, ProcessSnapshot, ProcessTable},
     session::{BUILD, Limits, PROTOCOL, Peer as Build, SUBPROTOCOL, Welcome},
     stdio::{HEADER_BYTES, Header},
     vm::{GuestIdentity, Isolation, IsolationReport, Namespaces, SeccompReport, VmCreated, VmDisposed},
@@ -31,7 +32,6 @@ use tokio_tungstenite::{
 
 /// What the client was heard to say. Credit is noted on the side: see [`Peer::hears_credit`].
 #[derive(Debug)]
-#[expect(missing_docs, reason = "fields are those of the protocol")]
 pub(crate) enum Heard {
     Request { id: RequestId, scope: Scope, request: Request },
     Data { stream: StreamId, offset: u64, bytes: Bytes, fin: bool },
@@ -47,7 +47,7 @@ pub(crate) struct Peer {
     pub(crate) vm: VmId,
     seq: u64,
     /// Up to where each output was sent.
-    pub(super) sent: HashMap<StreamId, u64>,
+    pub(crate) sent: HashMap<StreamId, u64>,
     granted: HashMap<StreamId, u64>,
     /// Heard while it listened for credit.
     pending: VecDeque<Heard>,
@@ -89,7 +89,8 @@ impl Peer {
     /// The handshake; returns the id of `hello`.
     pub(crate) async fn hears_hello(&mut self) -> RequestId {
         let stream = self.waiting.take().expect("one handshake per scene");
-        self.socket = Some(accept_hdr_async(stream, choose_subprotocol).await.expect("a WebSocket handshake"));
+        self.socket =
+            Some(accept_hdr_async(stream, choose_subprotocol).await.expect("a WebSocket handshake"));
         let (id, _, Request::Hello(_)) = self.request().await else { panic!("hello comes first") };
         id
     }
@@ -143,11 +144,35 @@ impl Peer {
         self.granted.get(&stream).copied().unwrap_or(Limits::default().window_bytes)
     }
 
-    /// The next thing said, which must be a request.
+    /// Hears `process_snapshot`, whatever else is said before it; that is kept.
+    pub(crate) async fn hears_snapshot(&mut self) -> (RequestId, ProcessSnapshot) {
+        loop {
+            for (at, heard) in self.pending.iter().enumerate() {
+                if let Heard::Request { id, request: Request::ProcessSnapshot(body), .. } = heard {
+                    let heard = (*id, *body);
+                    self.pending.remove(at);
+                    return heard;
+                }
+            }
+            self.listen().await;
+        }
+    }
+
+    /// Answers `process_snapshot` with these rows.
+    pub(crate) async fn shows(&mut self, rows: Vec<ProcessRow>) {
+        let (id, _) = self.hears_snapshot().await;
+        self.answer(id, &Response::ProcessTable(ProcessTable { rows, next: None })).await;
+    }
+
+    /// The next thing said, which must be a request. What the client says of a stream nobody uses any more is let
+    /// pass: it comes whenever a process has ended.
     pub(crate) async fn request(&mut self) -> (RequestId, Scope, Request) {
-        match self.hears().await {
-            Heard::Request { id, scope, request } => (id, scope, request),
-            other => panic!("expected a request, heard {other:?} after:\n{}", self.dialogue),
+        loop {
+            match self.hears().await {
+                Heard::Request { id, scope, request } => return (id, scope, request),
+                Heard::Reset(_) | Heard::Stop(_) => {}
+                other => panic!("expected a request, heard {other:?} after:\n{}", self.dialogue),
+            }
         }
     }
 
@@ -258,7 +283,11 @@ impl Peer {
     }
 
     async fn send(&mut self, message: Message) {
-        self.dialogue.note("peer", &message);
+        match &message {
+            Message::Text(text) => self.dialogue.note("peer", &text.as_str()),
+            Message::Binary(bytes) => self.dialogue.note("peer", &data(bytes.clone())),
+            other => self.dialogue.note("peer", other),
+        }
         let socket = self.socket.as_mut().expect("the connection is open");
         // A client that has gone meanwhile is seen by whoever listens.
         let _ = socket.send(message).await;
@@ -330,8 +359,7 @@ impl Dialogue {
     const LINES: usize = 24;
 
     fn note(&self, who: &str, what: &impl fmt::Debug) {
-        let mut line = format!("{who}: {what:?}");
-        line.truncate(line.floor_char_boundary(160));
+        let line = format!("{who}: {what:?}").chars().take(200).collect();
         let mut lines = self.0.lock().unwrap();
         if lines.len() == Self::LINES {
             lines.pop_front();
