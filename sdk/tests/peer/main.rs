@@ -10,6 +10,8 @@ mod guest;
 mod scene;
 mod sidecar;
 mod start;
+mod stdin;
+mod stdio;
 
 /// No arguments.
 const NONE: [&str; 0] = [];
