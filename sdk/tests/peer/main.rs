@@ -5,13 +5,16 @@
 //! scene that does not come to its end fails with the last of the dialogue. `D` numbers are the faults of
 //! `design/process.md`.
 
+mod exec;
 mod exit;
 mod guest;
+mod registry;
 mod scene;
 mod sidecar;
 mod start;
 mod stdin;
 mod stdio;
+mod table;
 
 /// No arguments.
 const NONE: [&str; 0] = [];
