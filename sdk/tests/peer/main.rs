@@ -8,6 +8,7 @@
 mod exec;
 mod exit;
 mod guest;
+mod loss;
 mod registry;
 mod scene;
 mod sidecar;
@@ -15,6 +16,7 @@ mod start;
 mod stdin;
 mod stdio;
 mod table;
+mod vm;
 
 /// No arguments.
 const NONE: [&str; 0] = [];

@@ -20,7 +20,7 @@ use agentvm_sdk::wire::{
 };
 use bytes::Bytes;
 use futures_util::{SinkExt as _, StreamExt as _};
-use tokio::io::DuplexStream;
+use tokio::{io::DuplexStream, sync::oneshot};
 use tokio_tungstenite::{
     WebSocketStream, accept_hdr_async,
     tungstenite::{
@@ -42,6 +42,7 @@ pub(crate) enum Heard {
 
 pub(crate) struct Peer {
     waiting: Option<DuplexStream>,
+    left: oneshot::Receiver<()>,
     socket: Option<WebSocketStream<DuplexStream>>,
     /// The VM it opened.
     pub(crate) vm: VmId,
@@ -55,9 +56,10 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    pub(crate) fn new(stream: DuplexStream) -> Self {
+    pub(crate) fn new(stream: DuplexStream, left: oneshot::Receiver<()>) -> Self {
         Self {
             waiting: Some(stream),
+            left,
             socket: None,
             vm: VmId::random(),
             seq: 0,
@@ -164,14 +166,13 @@ impl Peer {
         self.answer(id, &Response::ProcessTable(ProcessTable { rows, next: None })).await;
     }
 
-    /// The next thing said, which must be a request. What the client says of a stream nobody uses any more is let
-    /// pass: it comes whenever a process has ended.
+    /// The next request; what is said of streams before it is let pass.
     pub(crate) async fn request(&mut self) -> (RequestId, Scope, Request) {
         loop {
             match self.hears().await {
                 Heard::Request { id, scope, request } => return (id, scope, request),
-                Heard::Reset(_) | Heard::Stop(_) => {}
-                other => panic!("expected a request, heard {other:?} after:\n{}", self.dialogue),
+                Heard::Data { .. } | Heard::Reset(_) | Heard::Stop(_) => {}
+                closed @ Heard::Closed(_) => panic!("{closed:?} after:\n{}", self.dialogue),
             }
         }
     }
@@ -179,8 +180,14 @@ impl Peer {
     /// Whatever the client still says, until it has closed the connection.
     pub(crate) async fn hears_the_end(&mut self) {
         while self.socket.is_some() {
-            self.hears().await;
+            self.listen().await;
         }
+    }
+
+    /// Reads nothing at all until the client has let go of the connection.
+    pub(crate) async fn is_left(&mut self) {
+        (&mut self.left).await.expect_err("nothing is ever sent");
+        self.socket = None;
     }
 
     async fn listen(&mut self) {
