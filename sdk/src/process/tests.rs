@@ -155,14 +155,14 @@ fn where_its_own_output_ended_is_known_from_the_exit_on() {
 
 // ---- table and forest ----
 
-fn row(pid: u32, ppid: u32, process: Option<u32>, status: ProcessStatus) -> ProcessRow {
+fn row(pid: u32, parent: u32, process: Option<u32>, status: ProcessStatus) -> ProcessRow {
     ProcessRow {
         process: process.map(ProcessId),
         root: None,
         pid,
-        ppid,
+        ppid: parent,
         pgid: pid,
-        sid: ppid,
+        sid: parent,
         driver: String::new(),
         command: String::new(),
         args: Vec::new(),
@@ -179,8 +179,8 @@ fn row(pid: u32, ppid: u32, process: Option<u32>, status: ProcessStatus) -> Proc
     }
 }
 
-fn running(pid: u32, ppid: u32) -> ProcessRow {
-    row(pid, ppid, None, ProcessStatus::Running)
+fn running(pid: u32, parent: u32) -> ProcessRow {
+    row(pid, parent, None, ProcessStatus::Running)
 }
 
 /// Pid and parent of every row of a forest; children are checked against their parent on the way.
@@ -199,7 +199,7 @@ fn flat(forest: &[ProcessTreeNode]) -> Vec<(u32, u32)> {
     rows
 }
 
-/// Where a walk from parent to parent ends.
+/// Whether a walk from parent to parent comes back.
 fn is_in_a_cycle(rows: &[(u32, u32)], pid: u32) -> bool {
     let parent = |pid: u32| rows.iter().find(|row| row.0 == pid).map(|row| row.1);
     let mut walk = std::iter::successors(parent(pid), |pid| parent(*pid)).take(rows.len());

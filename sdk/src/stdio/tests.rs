@@ -264,13 +264,17 @@ proptest! {
     #[test]
     fn a_ring_gives_every_subscriber_the_stream_with_exact_gaps(steps in vec(step(), 0..60)) {
         let mut model = Model::new();
-        steps.iter().for_each(|step| model.play(step));
+        for step in &steps {
+            model.play(step);
+        }
     }
 
     #[test]
     fn a_stdin_queue_gives_out_what_it_took_in_order_and_the_end_last(steps in vec(stdin_step(), 0..60)) {
         let mut model = StdinModel::new();
-        steps.iter().for_each(|step| model.play(step));
+        for step in &steps {
+            model.play(step);
+        }
     }
 }
 

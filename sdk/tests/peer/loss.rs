@@ -23,27 +23,26 @@ use tokio::{
 use crate::{
     NONE,
     guest::Guest,
-    scene::{caught_up, scene, stage},
+    scene::{caught_up, scene, stage, started},
     sidecar::{Heard, Peer},
 };
 
 /// One caller of every kind that waits, told apart by what it got.
 async fn everyone_waits(vm: &AgentOs, peer: &mut Peer, end: impl AsyncFnOnce(&mut Peer)) -> Vec<ClientError> {
-    let running = vm.spawn("worker", NONE, SpawnOptions::new()).unwrap();
-    let guest = peer.starts().await;
+    let (running, guest) = started(vm, peer).await;
     peer.writes(guest.stdout(), b"half").await;
     let starting = vm.spawn("late", NONE, SpawnOptions::new().on_stdout(|_| {})).unwrap();
     peer.hears_execute().await;
     caught_up(vm, peer).await;
 
     let handled = exit_handler(vm, running.pid());
-    let mut writer = running.stdin();
+    let (mut writer, input) = (running.stdin(), vec![0; 4 << 20]);
     let (mut dropping, mut waiting) =
         (running.stdout(), running.output_from(OutputStream::Stdout, OutputFrom::Start, Overflow::Wait));
     let (exec, snapshot, written, wait, wait_starting, heard, ()) = join!(
         vm.exec("sleep 1000", ExecOptions::new()),
         vm.all_processes(),
-        writer.write_all(&[0; 4 << 20]),
+        writer.write_all(&input),
         running.wait(),
         vm.wait_process(starting.pid()),
         handled,
@@ -88,7 +87,7 @@ fn exit_handler(vm: &AgentOs, pid: u32) -> Receiver<Result<ExitStatus, ClientErr
 }
 
 /// The one text all of them have.
-fn common(errors: Vec<ClientError>) -> String {
+fn common(errors: &[ClientError]) -> String {
     let text = errors[0].to_string();
     assert!(errors.iter().all(|error| error.to_string() == text), "{errors:?}");
     text
@@ -99,7 +98,7 @@ fn d6_d7_the_sidecar_dies_and_everyone_who_waits_or_comes_later_gets_the_same_ty
     scene(async |vm, peer| {
         let errors = everyone_waits(&vm, peer, async |peer| peer.dies()).await;
         assert!(errors.iter().all(|error| matches!(error, ClientError::Disconnected { .. })), "{errors:?}");
-        common(errors);
+        common(&errors);
         vm.dispose().await.unwrap();
     });
 }
@@ -108,7 +107,7 @@ fn d6_d7_the_sidecar_dies_and_everyone_who_waits_or_comes_later_gets_the_same_ty
 fn d6_a_sidecar_that_closes_the_connection_is_quoted() {
     scene(async |vm, peer| {
         let errors = everyone_waits(&vm, peer, async |peer| peer.closes(1001, "going down").await).await;
-        assert_eq!(common(errors), "disconnected: sidecar closed the connection: 1001 going down");
+        assert_eq!(common(&errors), "disconnected: sidecar closed the connection: 1001 going down");
     });
 }
 
@@ -141,7 +140,7 @@ fn a_vm_that_fails_tells_its_reason_to_everyone_and_the_connection_lives_on() {
     scene(async |vm, peer| {
         let failed = VmStateChanged { state: VmState::Failed, reason: Some("init was killed".to_owned()) };
         let errors = everyone_waits(&vm, peer, async |peer| peer.event(Event::VmState(failed)).await).await;
-        assert_eq!(common(errors), "VM failed: init was killed");
+        assert_eq!(common(&errors), "VM failed: init was killed");
 
         let beside = AgentOsConfig::new().connection(vm.sidecar().clone());
         let (other, ()) = join!(AgentOs::create(beside), async {
@@ -161,15 +160,14 @@ fn dispose_ends_everyone_who_waits_without_waiting_for_the_sidecar() {
             peer.hears_dispose().await;
         };
         let errors = everyone_waits(&vm, peer, dispose).await;
-        assert_eq!(common(errors), "VM is disposed");
+        assert_eq!(common(&errors), "VM is disposed");
     });
 }
 
 #[test]
 fn an_exit_whose_output_was_all_here_is_still_told_when_the_sidecar_dies() {
     scene(async |vm, peer| {
-        let process = vm.spawn("worker", NONE, SpawnOptions::new()).unwrap();
-        let guest = peer.starts().await;
+        let (process, guest) = started(&vm, peer).await;
         let _unread = process.output_from(OutputStream::Stdout, OutputFrom::Start, Overflow::Wait);
         peer.writes(guest.stdout(), b"all").await;
         peer.exits(&guest, 0).await;
@@ -183,8 +181,7 @@ fn an_exit_whose_output_was_all_here_is_still_told_when_the_sidecar_dies() {
 #[test]
 fn d7_an_exit_whose_output_never_came_is_not_told() {
     scene(async |vm, peer| {
-        let process = vm.spawn("worker", NONE, SpawnOptions::new()).unwrap();
-        let guest = peer.starts().await;
+        let (process, guest) = started(&vm, peer).await;
         peer.exited(guest.exit(3, 0)).await;
         peer.writes(guest.stdout(), b"ha").await;
         caught_up(&vm, peer).await;
@@ -216,8 +213,7 @@ fn the_news_that_come_after_the_end_change_nothing() {
 /// What comes of a started process when its sidecar breaks a rule.
 fn violation(rule: &str, broken: impl AsyncFnOnce(&mut Peer, &Guest)) {
     scene(async |vm, peer| {
-        let process = vm.spawn("worker", NONE, SpawnOptions::new()).unwrap();
-        let guest = peer.starts().await;
+        let (process, guest) = started(&vm, peer).await;
         let _unread = process.output_from(OutputStream::Stderr, OutputFrom::Start, Overflow::Wait);
         broken(peer, &guest).await;
         let error = process.wait().await.unwrap_err();
@@ -263,8 +259,7 @@ fn text_that_is_no_message_ends_the_connection() {
 #[test]
 fn what_a_later_version_may_say_is_let_pass() {
     scene(async |vm, peer| {
-        let process = vm.spawn("worker", NONE, SpawnOptions::new()).unwrap();
-        let guest = peer.starts().await;
+        let (process, guest) = started(&vm, peer).await;
         peer.unknown_event().await;
         let state = VmStateChanged { state: VmState::Ready, reason: None };
         peer.event(Event::VmState(state)).await;
@@ -276,8 +271,7 @@ fn what_a_later_version_may_say_is_let_pass() {
 #[test]
 fn d19_what_is_said_of_a_foreign_vm_or_an_unknown_process_is_not_believed() {
     scene(async |vm, peer| {
-        let process = vm.spawn("worker", NONE, SpawnOptions::new()).unwrap();
-        let guest = peer.starts().await;
+        let (process, guest) = started(&vm, peer).await;
         let exit = || Event::ProcessExited(guest.exit(0, 0));
         let failed =
             || Event::VmState(VmStateChanged { state: VmState::Failed, reason: Some("lie".to_owned()) });

@@ -5,6 +5,8 @@
 //! scene that does not come to its end fails with the last of the dialogue. `D` numbers are the faults of
 //! `design/process.md`.
 
+#![expect(clippy::unwrap_used, reason = "every part of a scene is a test")]
+
 mod exec;
 mod exit;
 mod guest;

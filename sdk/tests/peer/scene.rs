@@ -9,7 +9,9 @@ use std::{
     time::Duration,
 };
 
-use agentvm_sdk::{AgentOs, AgentOsConfig, Duplex, ProcessLimits, SidecarConfig, Transport};
+use agentvm_sdk::{
+    AgentOs, AgentOsConfig, Duplex, Process, ProcessLimits, SidecarConfig, SpawnOptions, Transport,
+};
 use tokio::{
     io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf},
     join,
@@ -17,7 +19,7 @@ use tokio::{
     time::timeout,
 };
 
-use crate::sidecar::Peer;
+use crate::{NONE, guest::Guest, sidecar::Peer};
 
 /// How long a whole scene may take. Nothing in one waits for time to pass: to get here is to hang.
 const DEADLINE: Duration = Duration::from_secs(20);
@@ -51,10 +53,14 @@ pub(crate) fn stage(story: impl AsyncFnOnce(SidecarConfig, &mut Peer)) {
         peer.hears_the_end().await;
     };
     run(async {
-        if timeout(DEADLINE, play).await.is_err() {
-            panic!("the scene hangs after:\n{dialogue}");
-        }
+        assert!(timeout(DEADLINE, play).await.is_ok(), "the scene hangs after:\n{dialogue}");
     });
+}
+
+/// A process that runs, on both sides.
+pub(crate) async fn started(vm: &AgentOs, peer: &mut Peer) -> (Process, Guest) {
+    let process = vm.spawn("worker", NONE, SpawnOptions::new()).expect("the VM lives");
+    (process, peer.starts().await)
 }
 
 /// The client has acted on everything the peer said so far: an answer is read behind it.

@@ -32,6 +32,7 @@ use tokio_tungstenite::{
 
 /// What the client was heard to say. Credit is noted on the side: see [`Peer::hears_credit`].
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "a few per scene, and patterns read better without boxes")]
 pub(crate) enum Heard {
     Request { id: RequestId, scope: Scope, request: Request },
     Data { stream: StreamId, offset: u64, bytes: Bytes, fin: bool },
@@ -194,7 +195,7 @@ impl Peer {
         let socket = self.socket.as_mut().expect("nothing follows the end of the connection");
         let heard = match socket.next().await {
             Some(Ok(Message::Text(text))) => self.understand(&text),
-            Some(Ok(Message::Binary(bytes))) => Some(data(bytes)),
+            Some(Ok(Message::Binary(bytes))) => Some(data(&bytes)),
             Some(Ok(Message::Close(frame))) => {
                 self.socket = None;
                 Some(Heard::Closed(frame.map(|frame| frame.code.into())))
@@ -292,7 +293,7 @@ impl Peer {
     async fn send(&mut self, message: Message) {
         match &message {
             Message::Text(text) => self.dialogue.note("peer", &text.as_str()),
-            Message::Binary(bytes) => self.dialogue.note("peer", &data(bytes.clone())),
+            Message::Binary(bytes) => self.dialogue.note("peer", &data(bytes)),
             other => self.dialogue.note("peer", other),
         }
         let socket = self.socket.as_mut().expect("the connection is open");
@@ -307,8 +308,8 @@ fn choose_subprotocol(_: &Upgrade, mut response: Upgraded) -> Result<Upgraded, E
     Ok(response)
 }
 
-fn data(message: Bytes) -> Heard {
-    let Header { stream, offset, fin } = Header::decode(&message).expect("a frame");
+fn data(message: &Bytes) -> Heard {
+    let Header { stream, offset, fin } = Header::decode(message).expect("a frame");
     Heard::Data { stream, offset, bytes: message.slice(HEADER_BYTES..), fin }
 }
 

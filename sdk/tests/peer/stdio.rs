@@ -1,26 +1,18 @@
 //! Output: rings, subscribers, credit, gaps, and streams that end or break.
 
 use agentvm_sdk::{
-    AgentOs, ByteStream, Output, OutputFrom, OutputStream, Overflow, Process, SpawnOptions, StreamLost,
-    wire::stdio::Header,
+    ByteStream, Output, OutputFrom, OutputStream, Overflow, Process, StreamLost, wire::stdio::Header,
 };
 use futures_util::FutureExt as _;
 use tokio::join;
 
 use crate::{
-    NONE,
-    guest::{Guest, pattern},
-    scene::{caught_up, scene},
-    sidecar::Peer,
+    guest::pattern,
+    scene::{caught_up, scene, started},
 };
 
 const WINDOW: u64 = 256 << 10;
 const RETAINED: u64 = 512 << 10;
-
-async fn started(vm: &AgentOs, peer: &mut Peer) -> (Process, Guest) {
-    let process = vm.spawn("worker", NONE, SpawnOptions::new()).unwrap();
-    (process, peer.starts().await)
-}
 
 fn stdout(process: &Process, from: OutputFrom, overflow: Overflow) -> ByteStream {
     process.output_from(OutputStream::Stdout, from, overflow)

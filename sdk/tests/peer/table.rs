@@ -14,12 +14,12 @@ use tokio::join;
 
 use crate::{NONE, scene::scene, sidecar::Peer};
 
-fn row(pid: u32, ppid: u32) -> ProcessRow {
+fn row(pid: u32, parent: u32) -> ProcessRow {
     ProcessRow {
         process: None,
         root: None,
         pid,
-        ppid,
+        ppid: parent,
         pgid: pid,
         sid: pid,
         driver: "agentvm-sidecar".to_owned(),
