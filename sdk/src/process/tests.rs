@@ -206,6 +206,17 @@ fn is_in_a_cycle(rows: &[(u32, u32)], pid: u32) -> bool {
     walk.any(|met| met == pid)
 }
 
+#[test]
+fn d22_a_chain_a_hundred_thousand_deep_overflows_no_stack() {
+    const DEEP: u32 = 100_000;
+    let forest = forest(table((1..=DEEP).map(|pid| running(pid, pid - 1)).collect()));
+    let (mut depth, mut level) = (0, &forest);
+    while let [node] = &level[..] {
+        (depth, level) = (depth + 1, &node.children);
+    }
+    assert_eq!(depth, DEEP);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 

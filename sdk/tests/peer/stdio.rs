@@ -24,7 +24,7 @@ async fn next(stream: &mut ByteStream) -> Output {
 
 #[test]
 fn d5_a_slow_subscriber_gets_one_exact_gap_and_no_exit_is_lost() {
-    const TOTAL: u64 = 4 << 20;
+    const TOTAL: u64 = 2 << 20;
     scene(async |vm, peer| {
         let (process, guest) = started(&vm, peer).await;
         let mut slow = process.stdout();
@@ -108,7 +108,7 @@ fn d17_a_waiting_subscriber_that_does_not_read_grants_one_window_and_no_more() {
 
 #[test]
 fn d17_a_waiting_subscriber_gets_every_byte_in_its_own_time() {
-    const TOTAL: u64 = 4 << 20;
+    const TOTAL: u64 = 2 << 20;
     scene(async |vm, peer| {
         let (process, guest) = started(&vm, peer).await;
         let waiting = stdout(&process, OutputFrom::Start, Overflow::Wait);
@@ -124,9 +124,9 @@ fn d17_a_waiting_subscriber_gets_every_byte_in_its_own_time() {
 fn d17_without_a_waiting_subscriber_credit_flows_whether_or_not_anybody_reads() {
     scene(async |vm, peer| {
         let (process, guest) = started(&vm, peer).await;
-        peer.floods(guest.stdout(), 2 << 20).await;
+        peer.floods(guest.stdout(), 1 << 20).await;
         let _asleep = process.stdout();
-        peer.floods(guest.stdout(), 4 << 20).await;
+        peer.floods(guest.stdout(), 2 << 20).await;
     });
 }
 

@@ -178,27 +178,6 @@ fn d22_no_row_of_the_table_ever_vanishes_from_the_tree() {
 }
 
 #[test]
-fn d22_a_chain_a_hundred_thousand_deep_overflows_no_stack() {
-    const DEEP: u32 = 100_000;
-    scene(async |vm, peer| {
-        let short = |pid| ProcessRow { args: Vec::new(), cwd: None, ..row(pid, pid - 1) };
-        let (forest, ()) = join!(vm.process_tree(), async {
-            for first in (1..=DEEP).step_by(10_000) {
-                let (id, _) = peer.hears_snapshot().await;
-                let rows = (first..first + 10_000).map(short).collect();
-                let next = (first + 10_000 <= DEEP).then_some(first + 9_999);
-                peer.answer(id, &Response::ProcessTable(ProcessTable { rows, next })).await;
-            }
-        });
-        let (mut depth, mut level) = (0, &forest.unwrap());
-        while let [node] = &level[..] {
-            (depth, level) = (depth + 1, &node.children);
-        }
-        assert_eq!(depth, DEEP);
-    });
-}
-
-#[test]
 fn a_tree_node_serialises_as_its_process_with_children() {
     scene(async |vm, peer| {
         let forest = tree(&vm, peer, vec![row(1, 0), row(2, 1)]).await;
