@@ -136,7 +136,6 @@ impl AgentOs {
         let args = args.into_iter().map(Into::into).collect();
         let mut run = Run::start(self.vm().clone(), command, args, options)?;
         let outcome = std::future::poll_fn(|cx| run.poll(cx)).await;
-        run.finished = true;
         let (stdout, stderr) = run.capture.take();
         let status = outcome?;
         Ok(ExecBytes {
@@ -150,7 +149,7 @@ impl AgentOs {
     }
 }
 
-/// A command on its way to its end. Dropped early, it kills the tree.
+/// A command on its way to its end. Dropped before that, it kills the tree.
 struct Run {
     vm: Arc<Vm>,
     entry: Arc<Entry>,
@@ -158,7 +157,6 @@ struct Run {
     stdout: Reader,
     stderr: Reader,
     capture: Capture,
-    finished: bool,
 }
 
 /// One output being read by an exec.
@@ -207,7 +205,6 @@ impl Run {
             stdout,
             stderr,
             capture: Capture::new(options.capture_stdio, options.max_output_bytes),
-            finished: false,
             entry,
             vm,
         })
@@ -218,7 +215,6 @@ impl Run {
         let exit = self.exit.poll_unpin(cx);
         for reader in [&mut self.stdout, &mut self.stderr] {
             if let Err(error) = reader.poll(cx, &mut self.capture) {
-                self.entry.signal("SIGKILL", SignalTarget::Tree);
                 return Poll::Ready(Err(error));
             }
         }
@@ -232,9 +228,8 @@ impl Run {
 
 impl Drop for Run {
     fn drop(&mut self) {
-        if !self.finished {
-            self.entry.signal("SIGKILL", SignalTarget::Tree);
-        }
+        // A no-op once it has ended.
+        self.entry.signal("SIGKILL", SignalTarget::Tree);
         self.vm.forget(&self.entry);
     }
 }

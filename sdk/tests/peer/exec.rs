@@ -34,6 +34,17 @@ impl Notes {
     }
 }
 
+/// Panics when it is called; a second call would end the test's process.
+fn panics_once() -> impl FnMut(&[u8]) + Send + 'static {
+    let mut called = false;
+    move |_| {
+        if std::mem::replace(&mut called, true) {
+            std::process::abort();
+        }
+        panic!("on purpose");
+    }
+}
+
 #[test]
 fn exec_hands_the_line_to_a_shell_unaltered() {
     scene(async |vm, peer| {
@@ -93,7 +104,7 @@ fn callbacks_see_all_of_each_stream_in_order_whether_or_not_it_is_captured() {
 fn d25_a_callback_that_panics_is_removed_and_disturbs_nobody() {
     scene(async |vm, peer| {
         let err = Notes::default();
-        let options = ExecOptions::new().on_stdout(|_| panic!("on purpose")).on_stderr(err.taker());
+        let options = ExecOptions::new().on_stdout(panics_once()).on_stderr(err.taker());
         let (result, ()) = join!(vm.exec("talk", options), async {
             let guest = peer.starts().await;
             for word in ["one ", "two"] {
@@ -111,7 +122,7 @@ fn d25_a_callback_that_panics_is_removed_and_disturbs_nobody() {
 fn d25_a_spawn_callback_or_exit_handler_that_panics_disturbs_nobody() {
     scene(async |vm, peer| {
         let (out, err) = (Notes::default(), Notes::default());
-        let options = SpawnOptions::new().on_stdout(|_| panic!("on purpose")).on_stderr(err.taker());
+        let options = SpawnOptions::new().on_stdout(panics_once()).on_stderr(err.taker());
         let panicking = vm.spawn("a", NONE, options).unwrap();
         let fine = vm.spawn("b", NONE, SpawnOptions::new().on_stdout(out.taker())).unwrap();
         vm.on_process_exit(panicking.pid(), |_| panic!("on purpose")).unwrap().detach();

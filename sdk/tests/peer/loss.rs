@@ -98,8 +98,24 @@ fn d6_d7_the_sidecar_dies_and_everyone_who_waits_or_comes_later_gets_the_same_ty
     scene(async |vm, peer| {
         let errors = everyone_waits(&vm, peer, async |peer| peer.dies()).await;
         assert!(errors.iter().all(|error| matches!(error, ClientError::Disconnected { .. })), "{errors:?}");
-        common(&errors);
+        let cause = common(&errors);
+        let beside = AgentOsConfig::new().connection(vm.sidecar().clone());
+        assert_eq!(AgentOs::create(beside).await.unwrap_err().to_string(), cause);
         vm.dispose().await.unwrap();
+    });
+}
+
+#[test]
+fn d6_a_process_that_has_closed_all_its_streams_is_not_forgotten_when_the_sidecar_dies() {
+    scene(async |vm, peer| {
+        let (process, guest) = started(&vm, peer).await;
+        process.close_stdin();
+        assert!(peer.hears_stdin(&guest).await.2);
+        peer.finishes(guest.stdout()).await;
+        peer.finishes(guest.stderr()).await;
+        caught_up(&vm, peer).await;
+        peer.dies();
+        assert!(matches!(process.wait().await, Err(ClientError::Disconnected { .. })));
     });
 }
 
