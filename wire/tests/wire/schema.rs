@@ -82,7 +82,7 @@ fn every_integer_is_bounded() {
         }
         match schema {
             Value::Object(fields) => {
-                fields.iter().for_each(|(name, value)| walk(value, &format!("{path}/{name}")))
+                fields.iter().for_each(|(name, value)| walk(value, &format!("{path}/{name}")));
             }
             Value::Array(items) => items.iter().for_each(|value| walk(value, path)),
             _ => {}
