@@ -1,5 +1,7 @@
 //! Processes: starting, signalling, their end, and the VM's process table.
 
+mod validate;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
@@ -8,6 +10,8 @@ use crate::{
     bytes64::Bytes64,
     id::{ProcessId, StreamId},
 };
+
+pub use validate::{MAX_STRING_BYTES, MAX_TOTAL_BYTES};
 
 /// Body of `execute`: starts a program, never a shell.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

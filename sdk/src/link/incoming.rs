@@ -1,0 +1,126 @@
+//! What arrives, and whom it concerns.
+
+use std::sync::Arc;
+
+use agentvm_wire::{
+    connection::{Received, Violation},
+    id::{RequestId, StreamId},
+    message::{Event, Response, Scope},
+    vm::VmState,
+};
+use bytes::Bytes;
+
+use super::{Link, Route, Waiter};
+use crate::{error::ClientError, process::start_failure, vm::Vm};
+
+impl Link {
+    pub(super) fn receive_text(&self, text: &str) -> Result<(), Violation> {
+        let received = self.lock().connection.receive_text(text)?;
+        match received {
+            Received::Response { id, response } => self.answered(id, response),
+            Received::Event { scope, event } => self.event(scope, event),
+            Received::Reset { stream, .. } => self.reset(stream),
+            Received::Stopped { stream, .. } => self.stopped(stream),
+            Received::Request { .. }
+            | Received::Cancel { .. }
+            | Received::Data { .. }
+            | Received::Nothing => {}
+        }
+        // Credit or a closed stream may have made something sendable.
+        self.wake.notify_one();
+        Ok(())
+    }
+
+    pub(super) fn receive_binary(&self, message: Bytes) -> Result<(), Violation> {
+        let (payload, fin, route) = {
+            let mut core = self.lock();
+            match core.connection.receive_binary(message)? {
+                Received::Data { stream, payload, fin, .. } => {
+                    let route =
+                        if fin { core.routes.remove(&stream) } else { core.routes.get(&stream).cloned() };
+                    (payload, fin, route)
+                }
+                _ => return Ok(()),
+            }
+        };
+        if let Some(Route::Output(entry, which)) = route {
+            entry.data(which, &payload, fin);
+        }
+        Ok(())
+    }
+
+    fn answered(&self, id: RequestId, response: Response) {
+        let Some(waiter) = self.lock().waiters.remove(&id) else { return };
+        match (waiter, response) {
+            (Waiter::Call(sender), response) => {
+                // A VM whose `create` was dropped meanwhile belongs to nobody.
+                if let Err(Ok(Response::VmCreated(created))) = sender.send(Ok(response)) {
+                    self.abandon_vm(created.vm);
+                }
+            }
+            (Waiter::Start(entry), Response::ProcessStarted(started)) => entry.started(started),
+            (Waiter::Start(entry), Response::Rejected(rejection)) => {
+                let streams = entry.streams();
+                let streams = [streams.stdin, streams.stdout, streams.stderr];
+                let mut core = self.lock();
+                for stream in streams.into_iter().flatten() {
+                    core.connection.close_stream(stream);
+                    core.routes.remove(&stream);
+                }
+                drop(core);
+                entry.start_failed(start_failure(&entry.command, rejection));
+            }
+            (Waiter::Start(entry), other) => {
+                let reason = format!("execute was answered with {}", other.name());
+                entry.lost(ClientError::disconnected(reason));
+            }
+            (Waiter::Signal(entry, signal, target), _) => entry.signal_answered(&signal, target),
+            (Waiter::Nobody, _) => {}
+        }
+    }
+
+    /// An event is believed only in the scope of a VM that is ours, and only for a process of that VM.
+    fn event(&self, scope: Scope, event: Event) {
+        let Some(id) = scope.vm else { return };
+        let vm: Option<Arc<Vm>> = self.lock().vms.get(&id).and_then(std::sync::Weak::upgrade);
+        let Some(vm) = vm else { return };
+        match event {
+            Event::ProcessExited(exited) => {
+                if let Some(entry) = vm.entry(exited.process) {
+                    entry.exited(exited);
+                }
+            }
+            Event::OutputDrained(drained) => {
+                if let Some(entry) = vm.entry(drained.process) {
+                    entry.drained(drained.end);
+                }
+            }
+            Event::VmState(change) if change.state == VmState::Failed => {
+                let reason = change.reason.unwrap_or_else(|| "no reason given".to_owned());
+                self.forget_vm(id);
+                vm.end(&ClientError::VmFailed { reason });
+            }
+            Event::VmState(change) if change.state == VmState::Disposed => {
+                self.forget_vm(id);
+                vm.end(&ClientError::Disposed);
+            }
+            Event::VmState(_) => {}
+        }
+    }
+
+    fn reset(&self, stream: StreamId) {
+        let route = self.lock().routes.remove(&stream);
+        match route {
+            Some(Route::Output(entry, which)) => entry.output_lost(which),
+            Some(Route::Stdin(entry)) => entry.stdin_stopped(),
+            None => {}
+        }
+    }
+
+    fn stopped(&self, stream: StreamId) {
+        let route = self.lock().routes.remove(&stream);
+        if let Some(Route::Stdin(entry)) = route {
+            entry.stdin_stopped();
+        }
+    }
+}

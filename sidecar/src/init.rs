@@ -1,0 +1,59 @@
+//! Init: PID 1 of a VM, one thread, and the sidecar's side of talking to it.
+//!
+//! ```text
+//!   sidecar                                        init (PID 1)
+//!   client: Commands ──── start, signal, list ───► server: epoll loop ──► start: fork, become the guest, exec
+//!           Events   ◄─── started, exited, … ─────         │
+//!                                                          ├─ reap: waitid for everything in the VM
+//!                                                          ├─ tree: find and kill by UTS namespace
+//!                                                          └─ list: a short-lived helper reads /proc
+//! ```
+//!
+//! Init is forked by the zygote and never executes anything, so no capability inside the VM reaches its memory. It
+//! never blocks: each call it makes is non-blocking or bounded. It ends when its socket is closed, and the kernel then
+//! ends everything else in the VM.
+
+mod boot;
+pub mod client;
+mod messages;
+mod reap;
+mod server;
+mod signal;
+mod start;
+mod table;
+
+use std::os::fd::OwnedFd;
+
+pub use client::{Commands, Event, Events, StartSpec, Stdio};
+pub(crate) use messages::Boot;
+pub use messages::{SignalTarget, StartStep};
+
+use crate::isolation::base::Base;
+use crate::isolation::plan::Plan;
+use crate::isolation::seccomp::Programs;
+use crate::packet;
+use crate::sys::{SingleThreaded, exec};
+
+/// Is init, in a process the zygote has just cloned. `go` says when the id maps are written.
+pub(crate) fn run(
+    plan: &Plan,
+    base: &Base,
+    programs: &Programs,
+    socket: &OwnedFd,
+    go: OwnedFd,
+    proof: SingleThreaded,
+) -> ! {
+    let status = match boot::boot(plan, base, programs, socket, go) {
+        Ok(None) => 0,
+        Ok(Some(facts)) => match packet::send(socket, &packet::encode(&Boot::Ready(facts)), &[]) {
+            Ok(()) => server::serve(socket, plan, proof),
+            Err(_) => 1,
+        },
+        Err(fault) => {
+            // If this fails the sidecar has gone, and so does the VM.
+            let _ = packet::send(socket, &packet::encode(&Boot::Failed(fault)), &[]);
+            1
+        }
+    };
+    exec::exit_now(status)
+}

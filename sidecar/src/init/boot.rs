@@ -1,0 +1,65 @@
+//! From a fresh clone to PID 1 of a VM: the order in which everything is built and then locked.
+
+use std::os::fd::{AsRawFd as _, OwnedFd};
+
+use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::process::{DumpableBehavior, set_dumpable_behavior, setsid};
+use rustix::system::sethostname;
+
+use crate::isolation::base::Base;
+use crate::isolation::plan::Plan;
+use crate::isolation::report::Facts;
+use crate::isolation::seccomp::Programs;
+use crate::isolation::{At as _, Fault, Step, capabilities, identity, network, rlimits, root_filesystem};
+use crate::sys::{descriptors, signals};
+
+/// Builds the VM around this process. `None`: the zygote gave up on it.
+pub(super) fn boot(
+    plan: &Plan,
+    base: &Base,
+    programs: &Programs,
+    socket: &OwnedFd,
+    go: OwnedFd,
+) -> Result<Option<Facts>, Fault> {
+    if rustix::io::read(&go, &mut [0]).at(Step::IdMaps)? == 0 {
+        return Ok(None);
+    }
+    drop(go);
+
+    plan.reach(Step::Identity)?;
+    identity::become_id(plan.id_maps.init_id(plan.guest), plan.id_maps).at(Step::Identity)?;
+    setsid().at_path(Step::Identity, "session")?;
+    signals::reset_dispositions();
+
+    plan.reach(Step::Descriptors)?;
+    descriptors::close_all_but(socket.as_raw_fd()).at(Step::Descriptors)?;
+    set_dumpable_behavior(DumpableBehavior::NotDumpable).at_path(Step::Descriptors, "dumpable")?;
+
+    let built = root_filesystem::build(plan, base)?;
+    use_the_vms_null()?;
+
+    plan.reach(Step::Hostname)?;
+    sethostname(plan.hostname.as_bytes()).at_path(Step::Hostname, &plan.hostname)?;
+    plan.reach(Step::Loopback)?;
+    network::bring_loopback_up()?;
+
+    plan.reach(Step::Rlimits)?;
+    rlimits::limit_vm()?;
+    plan.reach(Step::Capabilities)?;
+    capabilities::lock_in(plan.guest)?;
+    plan.reach(Step::Seccomp)?;
+    programs.install(plan.shares_uid())?;
+
+    plan.reach(Step::Report)?;
+    Facts::read_back(plan, &built).map(Some)
+}
+
+/// Replaces the host's `/dev/null` on the standard streams, which guest processes may inherit.
+fn use_the_vms_null() -> Result<(), Fault> {
+    let null = openat(CWD, "/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
+        .at_path(Step::Devices, "/dev/null")?;
+    for number in 0..3 {
+        descriptors::put_at(&null, number).at_path(Step::Devices, "/dev/null")?;
+    }
+    Ok(())
+}

@@ -1,0 +1,163 @@
+//! The sidecar's side of a VM's init: [`Commands`] go in, [`Events`] come out.
+//!
+//! Commands are sent at once where the socket has room; else they wait, in order, and are sent while [`Events::next`]
+//! is awaited. The VM ends when both halves are dropped.
+
+mod connection;
+mod spec;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use agentvm_wire::id::ProcessId;
+use rustix::io::Errno;
+
+pub(crate) use connection::Connection;
+pub use spec::{StartSpec, Stdio};
+
+use super::messages::{Exit, Reply, Request, SignalTarget, StartStep};
+
+/// Sends requests to one VM's init. Cheap to clone; all clones keep one order.
+#[derive(Debug, Clone)]
+pub struct Commands {
+    connection: Arc<Connection>,
+}
+
+/// What happens in one VM.
+#[derive(Debug)]
+pub struct Events {
+    connection: Arc<Connection>,
+    ready: VecDeque<Event>,
+    ended: bool,
+}
+
+/// One thing that happened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Event {
+    /// A process has executed its command.
+    Started {
+        /// Which.
+        process: ProcessId,
+        /// Its pid inside the VM.
+        pid: u32,
+        /// Milliseconds since the epoch.
+        started_at_ms: u64,
+    },
+    /// A process could not be started; nothing of it is left.
+    StartFailed {
+        /// Which.
+        process: ProcessId,
+        /// What failed.
+        step: StartStep,
+        /// Why, as a Linux errno.
+        errno: i32,
+    },
+    /// A process ended; always after its `Started`.
+    Exited {
+        /// Which.
+        process: ProcessId,
+        /// How.
+        exit: Exit,
+    },
+    /// A signal was sent.
+    Signaled {
+        /// As passed to [`Commands::signal`].
+        token: u64,
+        /// To how many processes; a group counts as one. 0: there was none any more.
+        delivered: u32,
+    },
+    /// Init and everything else in the VM is gone. The last event.
+    Ended,
+}
+
+/// Both halves of a fresh connection.
+pub(crate) fn split(connection: Connection) -> (Commands, Events) {
+    let connection = Arc::new(connection);
+    let events = Events { connection: Arc::clone(&connection), ready: VecDeque::new(), ended: false };
+    (Commands { connection }, events)
+}
+
+impl Commands {
+    /// Starts a process. The outcome is an event: [`Event::Started`] or [`Event::StartFailed`].
+    ///
+    /// Ordering: before every later command. The descriptors in `spec` are closed here once init has them.
+    pub fn start(&self, process: ProcessId, spec: StartSpec) {
+        match spec.pack() {
+            Ok(packed) => {
+                let request = Request::Start {
+                    process,
+                    arguments: packed.arguments,
+                    variables: packed.variables,
+                    streams: packed.streams,
+                };
+                self.connection.send(&request, packed.descriptors);
+            }
+            Err(errno) => self.connection.fail_start(process, errno),
+        }
+    }
+
+    /// Signals a started process; [`Event::Signaled`] with this token answers. One that is still being started gets
+    /// the signal once it has executed its command; one that has ended gets nothing.
+    pub fn signal(&self, token: u64, process: ProcessId, signal: i32, target: SignalTarget) {
+        self.connection.send(&Request::Signal { token, process, signal, target }, Vec::new());
+    }
+
+    /// Ends the VM at once: SIGKILL to init. [`Event::Ended`] follows when everything in it is gone.
+    pub fn end(&self) {
+        self.connection.kill();
+    }
+}
+
+impl Events {
+    /// The next event. After [`Event::Ended`] it never resolves.
+    ///
+    /// Cancel safety: safe; no event is lost.
+    pub async fn next(&mut self) -> Event {
+        loop {
+            if let Some(event) = self.ready.pop_front() {
+                return event;
+            }
+            if self.ended {
+                return std::future::pending().await;
+            }
+            let connection = Arc::clone(&self.connection);
+            let ended = connection.wait_and_flush().await;
+            self.drain();
+            if ended {
+                self.ended = true;
+                self.connection.abandon_listings();
+                self.ready.push_back(Event::Ended);
+            }
+        }
+    }
+
+    /// Takes everything that has arrived.
+    fn drain(&mut self) {
+        self.ready.extend(self.connection.take_failed_starts().into_iter().map(|(process, errno)| {
+            Event::StartFailed { process, step: StartStep::Request, errno: errno.raw_os_error() }
+        }));
+        loop {
+            match self.connection.receive() {
+                Ok(Some(reply)) => self.ready.extend(self.translate(reply)),
+                Ok(None) => return,
+                // An init that does not speak our language is ended; its end is the event.
+                Err(Errno::BADMSG | Errno::MSGSIZE) => return self.connection.kill(),
+                Err(_) => return,
+            }
+        }
+    }
+
+    fn translate(&self, reply: Reply) -> Option<Event> {
+        Some(match reply {
+            Reply::Started { process, pid, started_at_ms } => Event::Started { process, pid, started_at_ms },
+            Reply::StartFailed { process, step, errno } => Event::StartFailed { process, step, errno },
+            Reply::Exited { process, exit } => Event::Exited { process, exit },
+            Reply::Signaled { token, delivered } => Event::Signaled { token, delivered },
+            Reply::Listed { token, outcome } => {
+                self.connection.finish_listing(token, outcome);
+                return None;
+            }
+        })
+    }
+}

@@ -1,0 +1,191 @@
+//! The socket and the pidfd behind both halves, and what waits to be sent.
+
+use std::collections::{HashMap, VecDeque};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use agentvm_wire::id::ProcessId;
+use rustix::io::Errno;
+use rustix::net::RecvFlags;
+use rustix::process::{Signal, pidfd_send_signal};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::sync::{Notify, oneshot};
+
+use crate::init::messages::{ListOutcome, Reply, Request};
+use crate::isolation::uid_ranges::UidRange;
+use crate::packet;
+use crate::sys::reactor::watch;
+
+/// One VM's init, as the sidecar holds it.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    socket: AsyncFd<OwnedFd>,
+    pidfd: AsyncFd<OwnedFd>,
+    outbox: Mutex<Outbox>,
+    /// Rings when the outbox stops being empty, or holds something to tell.
+    changed: Notify,
+    /// The VM's uids; given back once it is gone.
+    range: Mutex<Option<UidRange>>,
+}
+
+/// What could not be sent at once. Filled by `Commands`, emptied while `Events::next` is awaited. Its bound is the
+/// caller's: one start for each process it counts, and one signal for each it coalesces.
+#[derive(Debug, Default)]
+struct Outbox {
+    packets: VecDeque<(Vec<u8>, Vec<OwnedFd>)>,
+    /// Starts that never left: process, why.
+    failed: Vec<(ProcessId, Errno)>,
+    listings: HashMap<u64, oneshot::Sender<ListOutcome>>,
+    next_listing: u64,
+}
+
+impl Connection {
+    pub(crate) fn new(
+        socket: AsyncFd<OwnedFd>,
+        pidfd: OwnedFd,
+        range: Option<UidRange>,
+    ) -> std::io::Result<Self> {
+        Ok(Self {
+            socket,
+            pidfd: watch(pidfd, Interest::READABLE)?,
+            outbox: Mutex::default(),
+            changed: Notify::new(),
+            range: Mutex::new(range),
+        })
+    }
+
+    fn outbox(&self) -> MutexGuard<'_, Outbox> {
+        // Nothing panics while it holds the lock.
+        self.outbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends a request now, or keeps it behind those that already wait.
+    pub(super) fn send(&self, request: &Request, descriptors: Vec<OwnedFd>) {
+        let mut outbox = self.outbox();
+        outbox.packets.push_back((packet::encode(request), descriptors));
+        if outbox.packets.len() == 1 {
+            self.flush(&mut outbox);
+        }
+        if !outbox.packets.is_empty() {
+            self.changed.notify_one();
+        }
+    }
+
+    /// Notes a start that cannot be sent at all.
+    pub(super) fn fail_start(&self, process: ProcessId, errno: Errno) {
+        self.outbox().failed.push((process, errno));
+        self.changed.notify_one();
+    }
+
+    pub(super) fn take_failed_starts(&self) -> Vec<(ProcessId, Errno)> {
+        std::mem::take(&mut self.outbox().failed)
+    }
+
+    fn flush(&self, outbox: &mut Outbox) {
+        while let Some((bytes, descriptors)) = outbox.packets.front() {
+            let borrowed: Vec<BorrowedFd<'_>> = descriptors.iter().map(OwnedFd::as_fd).collect();
+            match packet::send(self.socket.get_ref(), bytes, &borrowed) {
+                Ok(()) => drop(outbox.packets.pop_front()),
+                // Also while too many descriptors of this user are on their way (`unix(7)`, ETOOMANYREFS).
+                Err(Errno::AGAIN | Errno::NOBUFS | Errno::NOMEM | Errno::TOOMANYREFS) => return,
+                // Init has gone: nothing will be sent any more, and `Ended` is what the caller gets.
+                Err(_) => outbox.packets.clear(),
+            }
+        }
+    }
+
+    /// Waits until there may be something to receive, sending what waits meanwhile. True once the VM is gone.
+    ///
+    /// Cancel safety: safe.
+    pub(super) async fn wait_and_flush(&self) -> bool {
+        loop {
+            let (waiting, told) = {
+                let outbox = self.outbox();
+                (!outbox.packets.is_empty(), !outbox.failed.is_empty())
+            };
+            if told {
+                return false;
+            }
+            tokio::select! {
+                ready = self.pidfd.readable() => {
+                    // The VM is gone, or the runtime is; either way nothing else will come.
+                    drop(ready);
+                    self.range.lock().unwrap_or_else(PoisonError::into_inner).take();
+                    return true;
+                }
+                ready = self.socket.readable() => match ready {
+                    Ok(mut ready) => match self.peek() {
+                        Peek::Message => return false,
+                        // Readable for good; the pidfd follows.
+                        Peek::End => {
+                            let _ = self.pidfd.readable().await;
+                            self.range.lock().unwrap_or_else(PoisonError::into_inner).take();
+                            return true;
+                        }
+                        Peek::Nothing => ready.clear_ready(),
+                    },
+                    Err(_) => return true,
+                },
+                ready = self.socket.writable(), if waiting => {
+                    let mut outbox = self.outbox();
+                    self.flush(&mut outbox);
+                    if let (Ok(mut ready), false) = (ready, outbox.packets.is_empty()) {
+                        ready.clear_ready();
+                    }
+                }
+                () = self.changed.notified() => {}
+            }
+        }
+    }
+
+    fn peek(&self) -> Peek {
+        let flags = RecvFlags::DONTWAIT | RecvFlags::PEEK;
+        match rustix::net::recv(self.socket.get_ref(), &mut [0; 1], flags) {
+            Ok((_, 0)) => Peek::End,
+            Ok(_) => Peek::Message,
+            Err(Errno::AGAIN | Errno::INTR) => Peek::Nothing,
+            Err(_) => Peek::End,
+        }
+    }
+
+    /// The next reply that has arrived.
+    pub(super) fn receive(&self) -> Result<Option<Reply>, Errno> {
+        let mut buffer = [0; packet::MAX_BYTES];
+        // Descriptors, should a confused init send any, are closed here.
+        match packet::receive(self.socket.get_ref(), &mut buffer, RecvFlags::DONTWAIT) {
+            Ok(received) => Ok(received.map(|packet| packet.message)),
+            Err(Errno::AGAIN) => Ok(None),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    pub(super) fn kill(&self) {
+        // Fails only if it has ended already.
+        let _ = pidfd_send_signal(self.pidfd.get_ref(), Signal::KILL);
+    }
+
+    pub(super) fn finish_listing(&self, token: u64, outcome: ListOutcome) {
+        if let Some(waiter) = self.outbox().listings.remove(&token) {
+            // The caller may have stopped waiting.
+            let _ = waiter.send(outcome);
+        }
+    }
+
+    pub(super) fn abandon_listings(&self) {
+        self.outbox().listings.clear();
+    }
+}
+
+enum Peek {
+    Message,
+    Nothing,
+    End,
+}
+
+impl Drop for Connection {
+    /// The closed socket ends a well-behaved init; this ends any.
+    fn drop(&mut self) {
+        self.kill();
+    }
+}

@@ -1,0 +1,86 @@
+//! What to start, and how it is packed for init.
+
+use std::os::fd::OwnedFd;
+
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+use rustix::io::Errno;
+
+use crate::init::messages::Stream;
+use crate::isolation::fault::errno_of;
+
+/// A process to start. All text is bytes; none may hold a NUL.
+#[derive(Debug)]
+pub struct StartSpec {
+    /// What to execute; without a slash it is searched in the PATH of `env`.
+    pub command: Vec<u8>,
+    /// Arguments behind the command.
+    pub args: Vec<Vec<u8>>,
+    /// The complete environment.
+    pub env: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Working directory, absolute; entered as the guest.
+    pub cwd: Vec<u8>,
+    /// Standard input.
+    pub stdin: Stdio,
+    /// Standard output.
+    pub stdout: Stdio,
+    /// Standard error.
+    pub stderr: Stdio,
+}
+
+/// A standard stream of a new process.
+#[derive(Debug)]
+pub enum Stdio {
+    /// The VM's own `/dev/null`.
+    Null,
+    /// This descriptor: a pipe end that the sidecar made.
+    Fd(OwnedFd),
+    /// Where standard output goes; on standard error only.
+    ToStdout,
+}
+
+/// A spec in the form init takes.
+#[derive(Debug)]
+pub(super) struct Packed {
+    pub(super) arguments: u32,
+    pub(super) variables: u32,
+    pub(super) streams: [Stream; 3],
+    pub(super) descriptors: Vec<OwnedFd>,
+}
+
+impl StartSpec {
+    /// Writes the strings to a sealed memfd, each ended by a NUL: working directory, command, arguments, variables.
+    pub(super) fn pack(self) -> Result<Packed, Errno> {
+        let count = |len: usize| u32::try_from(len).map_err(|_| Errno::TOOBIG);
+        let (arguments, variables) = (count(self.args.len())?, count(self.env.len())?);
+        let mut text = Vec::new();
+        for string in [&self.cwd, &self.command].into_iter().chain(&self.args) {
+            text.extend_from_slice(string);
+            text.push(0);
+        }
+        for (key, value) in &self.env {
+            text.extend_from_slice(key);
+            text.push(b'=');
+            text.extend_from_slice(value);
+            text.push(0);
+        }
+        let mut descriptors = vec![sealed(&text)?];
+        let streams = [self.stdin, self.stdout, self.stderr].map(|stream| match stream {
+            Stdio::Null => Stream::Null,
+            Stdio::ToStdout => Stream::ToStdout,
+            Stdio::Fd(descriptor) => {
+                descriptors.push(descriptor);
+                Stream::Passed
+            }
+        });
+        Ok(Packed { arguments, variables, streams, descriptors })
+    }
+}
+
+fn sealed(text: &[u8]) -> Result<OwnedFd, Errno> {
+    use std::io::Write as _;
+    let memory = memfd_create(c"start", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+    let mut file = std::fs::File::from(memory);
+    file.write_all(text).map_err(|error| errno_of(&error))?;
+    fcntl_add_seals(&file, SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE)?;
+    Ok(file.into())
+}

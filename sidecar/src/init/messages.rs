@@ -1,0 +1,204 @@
+//! What sidecar and init say to each other. Everything that a guest chose is bytes, and comes in a memfd.
+
+use agentvm_wire::id::ProcessId;
+use serde::{Deserialize, Serialize};
+
+use crate::isolation::Fault;
+use crate::isolation::report::Facts;
+
+/// The first message of init.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Boot {
+    /// The VM stands; this is what it looks like from inside.
+    Ready(Facts),
+    /// It does not, and init is about to exit.
+    Failed(Fault),
+}
+
+/// From the sidecar to init.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Request {
+    /// Start a process. Descriptors: the memfd with its strings, then one for each [`Stream::Passed`].
+    Start {
+        /// Its name from now on.
+        process: ProcessId,
+        /// How many arguments are in the memfd, without the command.
+        arguments: u32,
+        /// How many variables are in the memfd.
+        variables: u32,
+        /// Standard input, output and error.
+        streams: [Stream; 3],
+    },
+    /// Signal a process that was started.
+    Signal {
+        /// Comes back with the answer.
+        token: u64,
+        /// Which.
+        process: ProcessId,
+        /// Signal number.
+        signal: i32,
+        /// How far the signal goes.
+        target: SignalTarget,
+    },
+    /// List everything in the VM. Descriptor: the file to write rows to.
+    List {
+        /// Comes back with the answer.
+        token: u64,
+        /// Bytes of rows at most.
+        max_bytes: u64,
+        /// Milliseconds after which it is given up.
+        deadline_ms: u64,
+    },
+}
+
+/// Where a standard stream of a new process goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Stream {
+    /// The VM's own `/dev/null`.
+    Null,
+    /// A descriptor that came along.
+    Passed,
+    /// Where standard output goes.
+    ToStdout,
+}
+
+/// How far a signal goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum SignalTarget {
+    /// The process alone.
+    Process,
+    /// Its process group.
+    Group,
+    /// It and all its descendants, whatever they did to leave its group or session.
+    Tree,
+}
+
+/// From init to the sidecar.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Reply {
+    /// It runs.
+    Started {
+        /// Which.
+        process: ProcessId,
+        /// Its pid inside.
+        pid: u32,
+        /// Milliseconds since the epoch.
+        started_at_ms: u64,
+    },
+    /// It never ran.
+    StartFailed {
+        /// Which.
+        process: ProcessId,
+        /// What failed.
+        step: StartStep,
+        /// Why.
+        errno: i32,
+    },
+    /// It ended.
+    Exited {
+        /// Which.
+        process: ProcessId,
+        /// How.
+        exit: Exit,
+    },
+    /// A signal was sent.
+    Signaled {
+        /// Of the request.
+        token: u64,
+        /// To how many processes, or 1 for a group.
+        delivered: u32,
+    },
+    /// The rows are written.
+    Listed {
+        /// Of the request.
+        token: u64,
+        /// Whether all of them are; else why not.
+        outcome: ListOutcome,
+    },
+}
+
+/// How a process ended, and what it and the children it waited for used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Exit {
+    /// What it passed to exit, if it called that.
+    pub exit_code: Option<u8>,
+    /// The signal that ended it, if one did.
+    pub signal: Option<i32>,
+    /// Whether a core was dumped.
+    pub core_dumped: bool,
+    /// Microseconds of user time.
+    pub user_us: u64,
+    /// Microseconds of kernel time.
+    pub sys_us: u64,
+    /// Largest resident set in bytes.
+    pub max_rss_bytes: u64,
+    /// Milliseconds since the epoch.
+    pub exited_at_ms: u64,
+}
+
+/// How a listing went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum ListOutcome {
+    /// Every process is there.
+    Complete,
+    /// The rows did not fit.
+    Truncated,
+    /// The helper ended early, was too slow, or could not be started.
+    Failed {
+        /// Why.
+        errno: i32,
+    },
+}
+
+/// The part of starting a process that failed, in the order they happen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum StartStep {
+    /// The request: a descriptor missing, a NUL in a string, a process id that is taken.
+    Request,
+    /// Making a process.
+    Fork,
+    /// Its session.
+    Session,
+    /// Its standard streams.
+    Stdio,
+    /// Its limits.
+    Limits,
+    /// Becoming the guest's user.
+    Identity,
+    /// Entering the working directory.
+    Cwd,
+    /// It ended, or was not done in time, before it could execute anything.
+    Handshake,
+    /// Executing the command.
+    Exec,
+}
+
+impl StartStep {
+    /// All, by their number on the status pipe.
+    pub(crate) const ALL: [Self; 9] = [
+        Self::Request,
+        Self::Fork,
+        Self::Session,
+        Self::Stdio,
+        Self::Limits,
+        Self::Identity,
+        Self::Cwd,
+        Self::Handshake,
+        Self::Exec,
+    ];
+
+    /// Stable name, as it crosses the wire: snake case.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Request => "request",
+            Self::Fork => "fork",
+            Self::Session => "session",
+            Self::Stdio => "stdio",
+            Self::Limits => "limits",
+            Self::Identity => "identity",
+            Self::Cwd => "cwd",
+            Self::Handshake => "handshake",
+            Self::Exec => "exec",
+        }
+    }
+}

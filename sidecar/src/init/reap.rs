@@ -1,0 +1,116 @@
+//! Reaping: init is the parent of everything in the VM that has lost its own, and tells the sidecar about the end of
+//! what it started.
+//!
+//! A SIGCHLD is only a hint to look; anybody in the VM can forge one.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::messages::{Exit, Reply};
+use super::server::{Gone, Server};
+use super::start;
+use super::table::Stage;
+use crate::sys::wait::{Change, ChangeKind, Usage, detach, next_change};
+
+impl Server<'_> {
+    /// Takes every change there is.
+    pub(super) fn reap_all(&mut self) -> Result<(), Gone> {
+        // Emptied first: a change after this makes it readable again.
+        let mut record = [0; size_of::<libc::signalfd_siginfo>()];
+        while rustix::io::read(self.children(), &mut record).is_ok() {}
+        while let Ok(Some(change)) = next_change() {
+            self.take(change)?;
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, Change { pid, kind }: Change) -> Result<(), Gone> {
+        match kind {
+            ChangeKind::Exited { code, usage } => self.ended(pid, exit(Some(code), None, false, usage)),
+            ChangeKind::Killed { signal, core_dumped, usage } => {
+                self.ended(pid, exit(None, Some(signal), core_dumped, usage))
+            }
+            ChangeKind::Stopped => {
+                // A guest may stop itself and others of its own, but not what still runs our code.
+                if let Some(process) = self.table.by_pid(pid)
+                    && matches!(process.stage, Stage::Starting { .. })
+                {
+                    let _ = kill_process(pid, Signal::CONT);
+                }
+                Ok(())
+            }
+            ChangeKind::Trapped { signal } => {
+                // A child that asked to be traced by its parent: init traces nobody. What it stopped with is passed
+                // on, except the two that only told a tracer something.
+                let passed = if [libc::SIGTRAP, libc::SIGSTOP].contains(&signal) { 0 } else { signal };
+                detach(pid, passed);
+                Ok(())
+            }
+            ChangeKind::Other => Ok(()),
+        }
+    }
+
+    fn ended(&mut self, pid: Pid, exit: Exit) -> Result<(), Gone> {
+        // The end of a child also ends its status pipe: what is in there is the outcome of its start.
+        self.finish_start(pid)?;
+        match self.table.remove(pid) {
+            Some(process) => self.reply(&Reply::Exited { process: process.id, exit }),
+            // An orphan, or a start that failed and was told.
+            None => Ok(()),
+        }
+    }
+
+    /// Reads the outcome of a start whose pipe has ended; nothing if that was done before.
+    pub(super) fn finish_start(&mut self, pid: Pid) -> Result<(), Gone> {
+        let Some(process) = self.table.by_pid(pid) else { return Ok(()) };
+        let Stage::Starting { status, held, .. } = std::mem::replace(&mut process.stage, Stage::Running)
+        else {
+            return Ok(());
+        };
+        let id = process.id;
+        // Dropping the pipe also takes it out of the epoll set: no copy of it is left.
+        let outcome = start::outcome(&status);
+        drop(status);
+        match outcome {
+            Ok(mark) => {
+                self.table.set_mark(id, mark);
+                let pid = pid.as_raw_nonzero().get().unsigned_abs();
+                self.reply(&Reply::Started { process: id, pid, started_at_ms: now_ms() })?;
+                for signal in held {
+                    self.signal(signal.token, id, signal.signal, signal.target)?;
+                }
+                Ok(())
+            }
+            Err(fault) => {
+                // The child is about to exit; it is reaped as an orphan.
+                self.table.remove(pid);
+                self.reply(&Reply::StartFailed { process: id, step: fault.step, errno: fault.errno })?;
+                for signal in held {
+                    self.reply(&Reply::Signaled { token: signal.token, delivered: 0 })?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+fn exit(exit_code: Option<u8>, signal: Option<i32>, core_dumped: bool, usage: Usage) -> Exit {
+    Exit {
+        exit_code,
+        signal,
+        core_dumped,
+        user_us: usage.user_us,
+        sys_us: usage.system_us,
+        max_rss_bytes: usage.max_rss_bytes,
+        exited_at_ms: now_ms(),
+    }
+}
+
+fn now_ms() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .ok()
+        .and_then(|since| u64::try_from(since.as_millis()).ok())
+        .unwrap_or(0)
+}

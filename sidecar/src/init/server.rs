@@ -1,0 +1,234 @@
+//! Init's event loop: requests in, children reaped, replies out; nothing in it waits for anything else.
+
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+use std::time::Instant;
+
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::io::Errno;
+use rustix::net::RecvFlags;
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::time::Timespec;
+
+use super::messages::{Reply, Request};
+use super::start::{self, Start};
+use super::table::{Process, Stage, Table};
+use crate::isolation::plan::Plan;
+use crate::packet::{self, Packet};
+use crate::sys::{SingleThreaded, signals};
+
+/// What an epoll event is about; a child's status pipe is named by its pid, which is never 0 or negative.
+const SOCKET: u64 = 0;
+const CHILDREN: u64 = u64::MAX;
+
+/// Replies that may wait for the sidecar before its requests have to wait in turn.
+const MAX_WAITING_REPLIES: usize = 64;
+
+/// Requests taken in one go, so that children are never left unreaped for long.
+const REQUESTS_PER_TURN: usize = 32;
+
+/// PID 1, at work.
+pub(super) struct Server<'a> {
+    pub(super) plan: &'a Plan,
+    pub(super) proof: SingleThreaded,
+    pub(super) table: Table,
+    socket: &'a OwnedFd,
+    epoll: OwnedFd,
+    children: OwnedFd,
+    /// Replies the socket has no room for. Sidecar reads; bounded by `MAX_WAITING_REPLIES` and the number of
+    /// processes; when it is full, requests are not read.
+    waiting: VecDeque<Vec<u8>>,
+    interest: EventFlags,
+    buffer: Vec<u8>,
+}
+
+/// The sidecar has gone: the VM ends.
+pub(super) struct Gone;
+
+/// Serves until the sidecar closes the socket; returns the exit status.
+pub(super) fn serve(socket: &OwnedFd, plan: &Plan, proof: SingleThreaded) -> i32 {
+    match Server::new(socket, plan, proof) {
+        Ok(mut server) => loop {
+            if let Err(Gone) = server.turn() {
+                return 0;
+            }
+        },
+        Err(_) => 1,
+    }
+}
+
+impl<'a> Server<'a> {
+    fn new(socket: &'a OwnedFd, plan: &'a Plan, proof: SingleThreaded) -> rustix::io::Result<Self> {
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        let children = signals::child_changes()?;
+        let interest = EventFlags::IN;
+        epoll::add(&epoll, socket, EventData::new_u64(SOCKET), interest)?;
+        epoll::add(&epoll, &children, EventData::new_u64(CHILDREN), EventFlags::IN)?;
+        Ok(Self {
+            plan,
+            proof,
+            table: Table::default(),
+            socket,
+            epoll,
+            children,
+            waiting: VecDeque::new(),
+            interest,
+            buffer: vec![0; packet::MAX_BYTES],
+        })
+    }
+
+    fn turn(&mut self) -> Result<(), Gone> {
+        let mut events = Vec::with_capacity(16);
+        let timeout = self.next_deadline().map(until);
+        match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), timeout.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(_) => return Err(Gone),
+        }
+        for event in events {
+            match event.data.u64() {
+                SOCKET => self.talk(event.flags)?,
+                CHILDREN => self.reap_all()?,
+                pid => {
+                    if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
+                        self.finish_start(pid)?;
+                    }
+                }
+            }
+        }
+        self.give_up_late_starts();
+        Ok(())
+    }
+
+    fn talk(&mut self, flags: EventFlags) -> Result<(), Gone> {
+        if flags.contains(EventFlags::OUT) {
+            self.send_waiting()?;
+        }
+        for _ in 0..REQUESTS_PER_TURN {
+            if self.waiting.len() >= MAX_WAITING_REPLIES {
+                break;
+            }
+            match packet::receive(self.socket, &mut self.buffer, RecvFlags::DONTWAIT) {
+                Ok(Some(Packet { message, descriptors })) => self.handle(message, descriptors)?,
+                Ok(None) => return Err(Gone),
+                Err(Errno::AGAIN) => break,
+                // A sidecar that does not speak our language cannot be served.
+                Err(_) => return Err(Gone),
+            }
+        }
+        self.update_interest()
+    }
+
+    fn handle(&mut self, request: Request, descriptors: Vec<OwnedFd>) -> Result<(), Gone> {
+        match request {
+            Request::Start { process, arguments, variables, streams } => {
+                if self.table.by_id(process).is_some() {
+                    return self.reply(&Reply::StartFailed {
+                        process,
+                        step: super::StartStep::Request,
+                        errno: libc::EEXIST,
+                    });
+                }
+                let start = Start { arguments, variables, streams, descriptors };
+                match start::start(&start, self.plan, self.proof) {
+                    Ok(starting) => {
+                        let pid = starting.pid;
+                        let name = EventData::new_u64(u64::from(pid.as_raw_nonzero().get().unsigned_abs()));
+                        // No interest but the pipe's end, which is always reported. Should it not be watchable, the
+                        // deadline or the child's end decides.
+                        let _ = epoll::add(&self.epoll, &starting.status, name, EventFlags::empty());
+                        self.table.insert(Process {
+                            id: process,
+                            pid,
+                            stage: Stage::Starting {
+                                status: starting.status,
+                                deadline: starting.deadline,
+                                held: VecDeque::new(),
+                            },
+                        });
+                        Ok(())
+                    }
+                    Err(fault) => {
+                        self.reply(&Reply::StartFailed { process, step: fault.step, errno: fault.errno })
+                    }
+                }
+            }
+            Request::Signal { token, process, signal, target } => self.signal(token, process, signal, target),
+            Request::List { token, .. } => self.reply(&Reply::Listed {
+                token,
+                outcome: super::messages::ListOutcome::Failed { errno: libc::ENOSYS },
+            }),
+        }
+    }
+
+    /// Sends a reply, or keeps it until the socket has room.
+    pub(super) fn reply(&mut self, reply: &Reply) -> Result<(), Gone> {
+        self.waiting.push_back(packet::encode(reply));
+        if self.waiting.len() == 1 {
+            self.send_waiting()?;
+        }
+        self.update_interest()
+    }
+
+    fn send_waiting(&mut self) -> Result<(), Gone> {
+        while let Some(bytes) = self.waiting.front() {
+            match packet::send(self.socket, bytes, &[]) {
+                Ok(()) => drop(self.waiting.pop_front()),
+                Err(Errno::AGAIN | Errno::NOBUFS | Errno::NOMEM) => break,
+                Err(_) => return Err(Gone),
+            }
+        }
+        Ok(())
+    }
+
+    fn update_interest(&mut self) -> Result<(), Gone> {
+        let mut interest = EventFlags::empty();
+        if self.waiting.len() < MAX_WAITING_REPLIES {
+            interest |= EventFlags::IN;
+        }
+        if !self.waiting.is_empty() {
+            interest |= EventFlags::OUT;
+        }
+        if interest != self.interest {
+            epoll::modify(&self.epoll, self.socket, EventData::new_u64(SOCKET), interest)
+                .map_err(|_| Gone)?;
+            self.interest = interest;
+        }
+        Ok(())
+    }
+
+    /// Descriptor that is readable while children may have changed.
+    pub(super) fn children(&self) -> &OwnedFd {
+        &self.children
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        self.table
+            .iter()
+            .filter_map(|process| match process.stage {
+                Stage::Starting { deadline, .. } => Some(deadline),
+                Stage::Running => None,
+            })
+            .min()
+    }
+
+    /// Kills children that are late; their end then tells the sidecar.
+    fn give_up_late_starts(&mut self) {
+        let now = Instant::now();
+        for process in self.table.iter() {
+            if let Stage::Starting { deadline, .. } = process.stage
+                && deadline <= now
+            {
+                // It is our unreaped child, so the pid is its own.
+                let _ = kill_process(process.pid, Signal::KILL);
+            }
+        }
+    }
+}
+
+fn until(deadline: Instant) -> Timespec {
+    let left = deadline.saturating_duration_since(Instant::now());
+    Timespec {
+        tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: left.subsec_nanos().into(),
+    }
+}

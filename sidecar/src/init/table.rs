@@ -1,0 +1,99 @@
+//! What init knows about the processes it started.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::os::fd::OwnedFd;
+use std::time::Instant;
+
+use agentvm_wire::id::ProcessId;
+use rustix::process::Pid;
+
+use super::messages::SignalTarget;
+
+/// Inode of the UTS namespace that a started process and all its descendants share, and nobody else: none of them
+/// can leave it or make another, because that takes a capability no guest has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Mark(pub u64);
+
+/// A started process that is not yet reaped.
+#[derive(Debug)]
+pub(super) struct Process {
+    pub id: ProcessId,
+    pub pid: Pid,
+    pub stage: Stage,
+}
+
+/// How far it is.
+#[derive(Debug)]
+pub(super) enum Stage {
+    /// It has not executed its command yet.
+    Starting {
+        /// Closed, with the outcome in it, when it has.
+        status: OwnedFd,
+        /// When it is given up.
+        deadline: Instant,
+        /// Signals that came too early, in order.
+        held: VecDeque<HeldSignal>,
+    },
+    /// It has.
+    Running,
+}
+
+/// A signal for a process that has not executed its command yet.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct HeldSignal {
+    pub token: u64,
+    pub signal: i32,
+    pub target: SignalTarget,
+}
+
+/// Started processes by pid and by id, and the marks of all trees that may still have members.
+#[derive(Debug, Default)]
+pub(super) struct Table {
+    by_pid: BTreeMap<i32, Process>,
+    pid_of: BTreeMap<ProcessId, Pid>,
+    /// The kernel reuses an inode once no process is left in its namespace; the newest owner is then the right one,
+    /// and there are never more marks than there were namespaces at once.
+    owner_of: BTreeMap<Mark, ProcessId>,
+    mark_of: BTreeMap<ProcessId, Mark>,
+}
+
+impl Table {
+    pub(super) fn insert(&mut self, process: Process) {
+        self.pid_of.insert(process.id, process.pid);
+        self.by_pid.insert(process.pid.as_raw_nonzero().get(), process);
+    }
+
+    pub(super) fn remove(&mut self, pid: Pid) -> Option<Process> {
+        let process = self.by_pid.remove(&pid.as_raw_nonzero().get())?;
+        self.pid_of.remove(&process.id);
+        Some(process)
+    }
+
+    pub(super) fn by_pid(&mut self, pid: Pid) -> Option<&mut Process> {
+        self.by_pid.get_mut(&pid.as_raw_nonzero().get())
+    }
+
+    pub(super) fn by_id(&mut self, id: ProcessId) -> Option<&mut Process> {
+        let pid = *self.pid_of.get(&id)?;
+        self.by_pid(pid)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Process> {
+        self.by_pid.values()
+    }
+
+    pub(super) fn set_mark(&mut self, id: ProcessId, mark: Mark) {
+        if let Some(earlier) = self.owner_of.insert(mark, id) {
+            self.mark_of.remove(&earlier);
+        }
+        self.mark_of.insert(id, mark);
+    }
+
+    pub(super) fn mark_of(&self, id: ProcessId) -> Option<Mark> {
+        self.mark_of.get(&id).copied()
+    }
+
+    pub(super) fn owner_of(&self, mark: Mark) -> Option<ProcessId> {
+        self.owner_of.get(&mark).copied()
+    }
+}

@@ -1,0 +1,52 @@
+//! The plan of one VM: what the sidecar asks the zygote and init to build, every default already filled in.
+
+use serde::{Deserialize, Serialize};
+
+use super::fault::Step;
+use super::identity::{Guest, IdMaps};
+
+/// Everything init needs to know; small enough for one message.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Plan {
+    /// Host name inside.
+    pub hostname: String,
+    /// Working directory to make if it is missing.
+    pub cwd: String,
+    /// Who guest processes run as.
+    pub guest: Guest,
+    /// How ids inside relate to ids outside.
+    pub id_maps: IdMaps,
+    /// Bytes of the root tmpfs.
+    pub size_bytes: u64,
+    /// Inodes of the root tmpfs.
+    pub inodes: u64,
+    /// What each guest process is limited to.
+    pub limits: GuestLimits,
+    /// Test builds: the step that shall fail, and how.
+    pub failing: Option<(Step, i32)>,
+}
+
+impl Plan {
+    /// Whether guest processes and init have the same uid, so that the kernel alone would let a guest change init's
+    /// limits and priorities.
+    pub(crate) fn shares_uid(&self) -> bool {
+        self.guest.root || self.id_maps == IdMaps::Single
+    }
+
+    /// Fails in tests where the plan says so.
+    pub(crate) fn reach(&self, step: Step) -> Result<(), super::Fault> {
+        match self.failing {
+            Some((failing, errno)) if failing == step => Err(super::Fault { step, errno, path: None }),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What each guest process is limited to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct GuestLimits {
+    /// RLIMIT_NPROC: processes and threads of its uid in this VM.
+    pub pids: u64,
+    /// RLIMIT_NOFILE.
+    pub open_files: u64,
+}

@@ -1,0 +1,147 @@
+//! The isolation report: read back from inside by init, completed outside by the sidecar.
+
+use std::fs::read_to_string;
+
+use agentvm_wire::vm::{
+    GuestIdentity, IdMapping, Isolation, IsolationReport, LimitReport, Namespaces, Partial, SeccompReport,
+    VmLimits,
+};
+use rustix::fs::{AtFlags, CWD, statat, statvfs};
+use rustix::process::{Pid, Resource, getrlimit};
+use serde::{Deserialize, Serialize};
+
+use super::capabilities;
+use super::plan::Plan;
+use super::root_filesystem::Built;
+use super::{At as _, Fault, Step};
+
+/// What init sees of its own VM.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Facts {
+    /// Inodes: user, pid, mnt, net, uts, ipc.
+    namespaces: [u64; 6],
+    hostname: String,
+    no_new_privs: bool,
+    seccomp_mode: u32,
+    seccomp_filters: Option<u32>,
+    disk_bytes: u64,
+    disk_inodes: u64,
+    pid_max: Option<u64>,
+    core: Option<u64>,
+    partial: Vec<(String, String)>,
+}
+
+/// Order of [`Facts::namespaces`].
+const NAMESPACES: [&str; 6] = ["user", "pid", "mnt", "net", "uts", "ipc"];
+
+impl Facts {
+    /// Looks at the VM from inside, after everything is locked.
+    pub(crate) fn read_back(plan: &Plan, built: &Built) -> Result<Self, Fault> {
+        let mut namespaces = [0; 6];
+        for (inode, name) in namespaces.iter_mut().zip(NAMESPACES) {
+            let path = format!("/proc/self/ns/{name}");
+            *inode = statat(CWD, &path, AtFlags::empty()).at_path(Step::Report, &path)?.st_ino;
+        }
+        let status = read_to_string("/proc/self/status").at_path(Step::Report, "/proc/self/status")?;
+        let field = |name: &str| {
+            status
+                .lines()
+                .find_map(|line| line.strip_prefix(name)?.strip_prefix(':')?.trim().parse::<u32>().ok())
+        };
+        let disk = statvfs("/").at_path(Step::Report, "/")?;
+        let uname = rustix::system::uname();
+        Ok(Self {
+            namespaces,
+            hostname: uname.nodename().to_string_lossy().into_owned(),
+            no_new_privs: field("NoNewPrivs") == Some(1),
+            seccomp_mode: field("Seccomp").unwrap_or(0),
+            seccomp_filters: field("Seccomp_filters"),
+            disk_bytes: disk.f_blocks * disk.f_frsize,
+            disk_inodes: disk.f_files,
+            pid_max: read_to_string("/proc/sys/kernel/pid_max")
+                .ok()
+                .and_then(|text| text.trim().parse().ok()),
+            core: getrlimit(Resource::Core).maximum,
+            partial: partial(plan, built),
+        })
+    }
+}
+
+fn partial(plan: &Plan, built: &Built) -> Vec<(String, String)> {
+    let mut partial = Vec::new();
+    let mut add = |what: &str, why: &str| partial.push((what.to_owned(), why.to_owned()));
+    if !built.pid_max_holds {
+        add("pid_max", "a pid namespace has a pid limit of its own only since Linux 6.14");
+    }
+    if plan.guest.root && plan.limits.pids > 0 {
+        add("pids", "root of the VM may use several uids, and each has the limit for itself");
+    }
+    if matches!(plan.id_maps, super::identity::IdMaps::Single)
+        && rustix::process::getgroups().is_ok_and(|groups| !groups.is_empty())
+    {
+        add("groups", "the sidecar's supplementary groups cannot be dropped without privileges");
+    }
+    partial
+}
+
+/// Completes what init saw with what only the sidecar sees: the id maps in its own terms, and what was asked for.
+pub(crate) fn compose(
+    plan: &Plan,
+    requested: &VmLimits,
+    facts: Facts,
+    pid: Pid,
+) -> Result<IsolationReport, Fault> {
+    let [user, pid_ns, mnt, net, uts, ipc] = facts.namespaces.map(|inode| inode.to_string());
+    Ok(IsolationReport {
+        isolation: Isolation::Sandbox,
+        hostname: facts.hostname.clone(),
+        namespaces: Namespaces { user, pid: pid_ns, mnt, net, uts, ipc },
+        uid_map: read_map(pid, "uid_map")?,
+        gid_map: read_map(pid, "gid_map")?,
+        guest: GuestIdentity {
+            uid: plan.guest.id(),
+            gid: plan.guest.id(),
+            home: plan.guest.home().to_owned(),
+            capabilities: capabilities::names(capabilities::of_guest(plan.guest)),
+        },
+        no_new_privs: facts.no_new_privs,
+        seccomp: SeccompReport { mode: facts.seccomp_mode, filters: facts.seccomp_filters },
+        limits: limits(plan, requested, &facts),
+        partial: facts.partial.into_iter().map(|(what, why)| Partial { what, why }).collect(),
+    })
+}
+
+fn limits(plan: &Plan, requested: &VmLimits, facts: &Facts) -> Vec<LimitReport> {
+    let limit = |name: &str, requested, effective, enforced_by: &str| LimitReport {
+        name: name.to_owned(),
+        requested,
+        effective,
+        enforced_by: enforced_by.to_owned(),
+    };
+    vec![
+        limit("pids", requested.pids, Some(plan.limits.pids), "rlimit"),
+        limit("open_files", requested.open_files, Some(plan.limits.open_files), "rlimit"),
+        limit("core", None, facts.core, "rlimit"),
+        limit("pid_max", None, facts.pid_max, "sysctl"),
+        limit("disk_bytes", Some(plan.size_bytes), Some(facts.disk_bytes), "tmpfs"),
+        limit("disk_inodes", Some(plan.inodes), Some(facts.disk_inodes), "tmpfs"),
+        limit("memory", None, None, "none"),
+        limit("cpu", None, None, "none"),
+    ]
+}
+
+fn read_map(pid: Pid, name: &str) -> Result<Vec<IdMapping>, Fault> {
+    let path = format!("/proc/{}/{name}", pid.as_raw_nonzero());
+    let text = read_to_string(&path).at_path(Step::Report, &path)?;
+    text.lines()
+        .map(|line| {
+            let mut numbers = line.split_whitespace().map(str::parse);
+            match (numbers.next(), numbers.next(), numbers.next()) {
+                (Some(Ok(inside)), Some(Ok(outside)), Some(Ok(count))) => {
+                    Ok(IdMapping { inside, outside, count })
+                }
+                _ => Err(Fault::about(Step::Report, rustix::io::Errno::BADMSG, &*path)),
+            }
+        })
+        .collect()
+}

@@ -1,0 +1,42 @@
+//! Resource limits (`getrlimit(2)`): those of the whole VM, set once in init and inherited, and those of each guest
+//! process.
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use super::plan::GuestLimits;
+use super::{At as _, Fault, Step};
+
+/// Limits of init and everything it starts. RLIMIT_CORE is 1, not 0: only that keeps a core handler behind a pipe
+/// (`core(5)`) from being run by a crash in here.
+const EVERYWHERE: [(Resource, u64); 6] = [
+    (Resource::Core, 1),
+    (Resource::Rtprio, 0),
+    (Resource::Nice, 0),
+    (Resource::Memlock, 64 << 10),
+    (Resource::Msgqueue, 800 << 10),
+    (Resource::Sigpending, 1024),
+];
+
+/// Sets the limits of the whole VM. A hard limit that is already lower stays.
+pub(crate) fn limit_vm() -> Result<(), Fault> {
+    for (resource, value) in EVERYWHERE {
+        lower(resource, value).at_path(Step::Rlimits, format!("{resource:?}"))?;
+    }
+    Ok(())
+}
+
+/// Sets the limits of a guest process: only there, so that init can still start a helper when the guest is at them.
+pub(crate) fn limit_guest(limits: &GuestLimits) -> rustix::io::Result<()> {
+    lower(Resource::Nofile, limits.open_files)?;
+    lower(Resource::Nproc, limits.pids)
+}
+
+/// What a guest process really gets of a limit that was asked for.
+pub(crate) fn clamp(resource: Resource, requested: u64) -> u64 {
+    getrlimit(resource).maximum.map_or(requested, |hard| requested.min(hard))
+}
+
+fn lower(resource: Resource, value: u64) -> rustix::io::Result<()> {
+    let value = clamp(resource, value);
+    setrlimit(resource, Rlimit { current: Some(value), maximum: Some(value) })
+}

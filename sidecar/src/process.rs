@@ -1,0 +1,153 @@
+//! A process as the sidecar keeps it, from `execute` until its outputs end.
+
+mod lifecycle;
+pub(crate) mod signal;
+mod start;
+
+use std::sync::Arc;
+
+use agentvm_wire::{
+    id::{ProcessId, RequestId, StreamId},
+    process::{Drain, Execute, ExitCause, ProcessExited, ProcessRow, ProcessStatus, StreamEnds},
+};
+use tokio::sync::Notify;
+
+pub(crate) use lifecycle::{Action, Event, Lifecycle};
+pub(crate) use start::{Pumps, Started, start};
+
+use crate::stdio::source::Source;
+
+/// One started process.
+#[derive(Debug)]
+pub(crate) struct Process {
+    pub(crate) lifecycle: Lifecycle,
+    pub(crate) id: ProcessId,
+    command: String,
+    args: Vec<String>,
+    cwd: String,
+    outputs: Outputs,
+    stdin: Option<StreamId>,
+    drain: Option<Drain>,
+    pub(crate) pid: u32,
+    started_at_ms: u64,
+}
+
+/// The outputs a process has, and the news of both.
+#[derive(Debug, Clone)]
+pub(crate) struct Outputs {
+    pub(crate) stdout: Option<Arc<Source>>,
+    pub(crate) stderr: Option<Arc<Source>>,
+    /// A chunk was read from one of them, or one ended.
+    pub(crate) activity: Arc<Notify>,
+}
+
+/// How the kernel says a process ended.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Exit {
+    pub(crate) exit_code: Option<u8>,
+    pub(crate) signal: Option<i32>,
+    pub(crate) core_dumped: bool,
+    pub(crate) user_us: u64,
+    pub(crate) sys_us: u64,
+    pub(crate) max_rss_bytes: u64,
+    pub(crate) exited_at_ms: u64,
+}
+
+impl Process {
+    fn new(request: RequestId, execute: &Execute, cwd: String, outputs: Outputs) -> Self {
+        Self {
+            lifecycle: Lifecycle::Starting { request },
+            id: execute.process,
+            command: execute.command.clone(),
+            args: execute.args.clone(),
+            cwd,
+            outputs,
+            stdin: execute.streams.stdin,
+            drain: execute.drain,
+            pid: 0,
+            started_at_ms: 0,
+        }
+    }
+
+    pub(crate) fn started(&mut self, pid: u32, started_at_ms: u64) {
+        self.pid = pid;
+        self.started_at_ms = started_at_ms;
+    }
+
+    /// The streams of a process that did not start, or whose VM is gone.
+    pub(crate) fn streams(&self) -> impl Iterator<Item = StreamId> + use<> {
+        let output = |source: &Option<Arc<Source>>| source.as_ref().map(|source| source.stream());
+        [self.stdin, output(&self.outputs.stdout), output(&self.outputs.stderr)].into_iter().flatten()
+    }
+
+    pub(crate) fn outputs(&self) -> &Outputs {
+        &self.outputs
+    }
+
+    /// The drain that was asked for, where descendants still hold an output.
+    pub(crate) fn drain(&self) -> Option<Drain> {
+        self.drain.filter(|_| self.outputs.any_open())
+    }
+
+    /// The event that tells its end: what lies in the pipes at this moment is its own.
+    pub(crate) fn exited(&self, exit: &Exit) -> ProcessExited {
+        let (exit_code, signal, cause) = match exit.signal {
+            Some(signal) => (128 + signal, Some(signal::name(signal)), ExitCause::Signaled),
+            None => (exit.exit_code.map_or(0, i32::from), None, ExitCause::Exited),
+        };
+        ProcessExited {
+            process: self.id,
+            exit_code,
+            signal,
+            cause,
+            core_dumped: exit.core_dumped,
+            end: self.outputs.written(),
+            output_open: self.outputs.any_open(),
+            user_us: exit.user_us,
+            sys_us: exit.sys_us,
+            max_rss_bytes: exit.max_rss_bytes,
+            exited_at_ms: exit.exited_at_ms,
+        }
+    }
+
+    /// The row by which the table remembers it.
+    pub(crate) fn exited_row(&self, exit: &Exit, driver: &str) -> ProcessRow {
+        let exited = self.exited(exit);
+        ProcessRow {
+            process: Some(self.id),
+            root: Some(self.id),
+            pid: self.pid,
+            ppid: 1,
+            pgid: self.pid,
+            sid: self.pid,
+            driver: driver.to_owned(),
+            command: self.command.clone(),
+            args: std::iter::once(self.command.clone()).chain(self.args.iter().cloned()).collect(),
+            args_b64: None,
+            args_truncated: false,
+            cwd: Some(self.cwd.clone()),
+            status: ProcessStatus::Exited,
+            exit_code: Some(exited.exit_code),
+            signal: exited.signal,
+            started_at_ms: self.started_at_ms,
+            exited_at_ms: Some(exit.exited_at_ms),
+            rss_bytes: 0,
+            cpu_time_us: exit.user_us + exit.sys_us,
+        }
+    }
+}
+
+impl Outputs {
+    /// Up to where each stream that still goes to the client holds what was written so far.
+    pub(crate) fn written(&self) -> StreamEnds {
+        let written = |source: &Option<Arc<Source>>| {
+            source.as_ref().filter(|source| !source.is_discarded()).map(|source| source.written())
+        };
+        StreamEnds { stdout: written(&self.stdout), stderr: written(&self.stderr) }
+    }
+
+    /// Whether a descendant still holds an output that goes to the client.
+    pub(crate) fn any_open(&self) -> bool {
+        [&self.stdout, &self.stderr].into_iter().flatten().any(|source| !source.is_discarded() && source.is_open())
+    }
+}

@@ -1,0 +1,179 @@
+//! The zygote: a small process, started first thing, from which every VM's init is cloned. A sidecar with threads and
+//! a large memory is a bad parent; this one has neither.
+//!
+//! Dropping the last [`Zygote`] closes its socket, and the process exits. Living VMs do not depend on it.
+
+mod messages;
+mod plan;
+mod run;
+mod start;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::Arc;
+
+use agentvm_wire::id::VmId;
+use agentvm_wire::vm::{IsolationReport, VmConfig};
+use rustix::io::Errno;
+use rustix::net::RecvFlags;
+use rustix::process::Pid;
+use serde::de::DeserializeOwned;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+use crate::init::client::{self, Connection};
+use crate::init::{Boot, Commands, Events};
+use crate::isolation::plan::Plan;
+use crate::isolation::uid_ranges::UidRanges;
+use crate::isolation::{At as _, Fault, Step, report};
+use crate::packet::{self, Packet};
+use crate::sys::reactor::watch;
+use messages::Birth;
+
+pub(crate) use run::run;
+pub use start::StartError;
+
+/// The sidecar's handle of its zygote; cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Zygote {
+    inner: Arc<start::Process>,
+}
+
+/// A VM whose init said ready.
+#[derive(Debug)]
+pub struct Booted {
+    /// Requests to its init.
+    pub commands: Commands,
+    /// What happens in it.
+    pub events: Events,
+    /// What was really built.
+    pub report: IsolationReport,
+    /// The environment of its processes: the VM's own, overlaid by the config's.
+    pub environment: BTreeMap<String, String>,
+    /// The working directory of a process that names none.
+    pub cwd: String,
+    /// uid and gid, as the sidecar sees them, that the guest's pipes must belong to, so that `/dev/stdout` opens
+    /// inside; absent when they are the sidecar's own.
+    pub guest_ids: Option<(u32, u32)>,
+}
+
+/// Why a VM could not be created. Nothing of it is left.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("cannot create the VM: {}", Description(.0))]
+pub struct BootError(pub(crate) Fault);
+
+impl BootError {
+    /// The step that failed.
+    pub fn step(&self) -> Step {
+        self.0.step
+    }
+
+    /// Why, as a Linux errno.
+    pub fn errno(&self) -> i32 {
+        self.0.errno
+    }
+
+    /// The path or field it was about.
+    pub fn path(&self) -> Option<&str> {
+        self.0.path.as_deref()
+    }
+
+    /// What would help, where that is known.
+    pub fn hint(&self) -> Option<&'static str> {
+        self.0.hint()
+    }
+}
+
+/// A fault in words.
+struct Description<'a>(&'a Fault);
+
+impl fmt::Display for Description<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Fault { step, errno, path } = self.0;
+        write!(f, "step {step}")?;
+        if let Some(path) = path {
+            write!(f, ", {path}")?;
+        }
+        write!(f, ": {}", std::io::Error::from_raw_os_error(*errno))?;
+        match self.0.hint() {
+            Some(hint) => write!(f, "; {hint}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Zygote {
+    /// Starts the zygote and waits until it takes requests. Blocks; call it before any thread or runtime exists.
+    pub fn start() -> Result<Self, StartError> {
+        Ok(Self { inner: Arc::new(start::Process::start()?) })
+    }
+
+    /// Creates a VM and waits until its init is ready. Needs a tokio runtime, which the result stays bound to.
+    ///
+    /// Cancel safety: a dropped future leaves no VM behind.
+    pub async fn create_vm(&self, id: VmId, config: &VmConfig) -> Result<Booted, BootError> {
+        let range = self.inner.ranges.as_ref().map(UidRanges::take).transpose().map_err(BootError)?;
+        let plan = plan::plan(id, config, range.as_ref()).map_err(BootError)?;
+        self.boot(plan, range, config).await.map_err(BootError)
+    }
+
+    async fn boot(
+        &self,
+        plan: Plan,
+        range: Option<crate::isolation::uid_ranges::UidRange>,
+        config: &VmConfig,
+    ) -> Result<Booted, Fault> {
+        let (ours, inits) = packet::pair().at(Step::Zygote)?;
+        self.send(&plan, &inits).await.at(Step::Zygote)?;
+        drop(inits);
+        let socket = watch(ours, Interest::READABLE | Interest::WRITABLE).at(Step::Zygote)?;
+        let (pid, pidfd) = match receive(&socket).await? {
+            Packet { message: Birth::Failed(fault), .. } => return Err(fault),
+            Packet { message: Birth::Cloned { pid }, descriptors } => {
+                let [pidfd] = <[OwnedFd; 1]>::try_from(descriptors)
+                    .map_err(|_| Fault::about(Step::Zygote, Errno::BADMSG, "pidfd"))?;
+                (Pid::from_raw(pid).ok_or(Fault::about(Step::Zygote, Errno::BADMSG, "pid"))?, pidfd)
+            }
+        };
+        let facts = match receive(&socket).await? {
+            Packet { message: Boot::Failed(fault), .. } => return Err(fault),
+            Packet { message: Boot::Ready(facts), .. } => facts,
+        };
+        let report = report::compose(&plan, &config.limits, facts, pid)?;
+        let connection = Connection::new(socket, pidfd, range).at(Step::Zygote)?;
+        let (commands, events) = client::split(connection);
+        Ok(Booted {
+            commands,
+            events,
+            report,
+            environment: plan::environment(&plan, config),
+            guest_ids: plan.id_maps.guest_id_outside(plan.guest).map(|id| (id, id)),
+            cwd: plan.cwd,
+        })
+    }
+
+    async fn send(&self, plan: &Plan, inits: &OwnedFd) -> std::io::Result<()> {
+        let bytes = packet::encode(plan);
+        loop {
+            match packet::send(&self.inner.socket, &bytes, &[inits.as_fd()]) {
+                Err(Errno::AGAIN) => self.inner.writable().await?,
+                result => return Ok(result?),
+            }
+        }
+    }
+}
+
+/// The next message over a VM's socket. Its end means that the zygote or init is gone.
+async fn receive<M: DeserializeOwned>(socket: &AsyncFd<OwnedFd>) -> Result<Packet<M>, Fault> {
+    let mut buffer = vec![0; packet::MAX_BYTES];
+    loop {
+        let mut ready = socket.readable().await.at(Step::Zygote)?;
+        match packet::receive(socket.get_ref(), &mut buffer, RecvFlags::DONTWAIT) {
+            Ok(Some(packet)) => return Ok(packet),
+            Ok(None) => return Err(Fault::about(Step::Zygote, Errno::PIPE, "init ended early")),
+            Err(Errno::AGAIN) => ready.clear_ready(),
+            Err(errno) => return Err(Fault::new(Step::Zygote, errno)),
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Starting the zygote process, and ending it.
+
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::net::RecvFlags;
+use rustix::process::geteuid;
+use rustix::time::Timespec;
+use tokio::io::Interest;
+
+use super::Description;
+use super::messages::Greeting;
+use crate::isolation::uid_ranges::UidRanges;
+use crate::isolation::{At as _, Fault, Step};
+use crate::launch::ZYGOTE_NAME;
+use crate::packet::{self, Packet};
+use crate::sys::reactor::watch;
+
+/// How long the zygote may take to prepare itself: a few milliseconds on a quiet host.
+const GREETING_LIMIT: Timespec = Timespec { tv_sec: 30, tv_nsec: 0 };
+
+/// How long it may take to exit once its socket is closed.
+const EXIT_LIMIT: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
+
+/// Why VMs cannot be created on this host as this user.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("cannot prepare VMs: {}", Description(.0))]
+pub struct StartError(pub(crate) Fault);
+
+impl StartError {
+    /// The step that failed.
+    pub fn step(&self) -> Step {
+        self.0.step
+    }
+
+    /// Why, as a Linux errno.
+    pub fn errno(&self) -> i32 {
+        self.0.errno
+    }
+
+    /// The path it was about.
+    pub fn path(&self) -> Option<&str> {
+        self.0.path.as_deref()
+    }
+
+    /// What would help, where that is known.
+    pub fn hint(&self) -> Option<&'static str> {
+        self.0.hint()
+    }
+}
+
+/// The running zygote.
+#[derive(Debug)]
+pub(super) struct Process {
+    pub(super) socket: OwnedFd,
+    /// The pool of uids, as root.
+    pub(super) ranges: Option<UidRanges>,
+    child: Mutex<Child>,
+}
+
+impl Process {
+    pub(super) fn start() -> Result<Self, StartError> {
+        Self::try_start().map_err(StartError)
+    }
+
+    fn try_start() -> Result<Self, Fault> {
+        let ranges = if geteuid().is_root() { Some(UidRanges::open(std::process::id() * 64)?) } else { None };
+        let (socket, theirs) = packet::pair().at(Step::Zygote)?;
+        let child = Command::new("/proc/self/exe")
+            .arg0(ZYGOTE_NAME)
+            .env_clear()
+            .stdin(Stdio::from(theirs))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .at_path(Step::Zygote, "/proc/self/exe")?;
+        // From here on dropping it ends the child.
+        let process = Self { socket, ranges, child: Mutex::new(child) };
+        process.await_greeting()?;
+        Ok(process)
+    }
+
+    fn await_greeting(&self) -> Result<(), Fault> {
+        let mut watched = [PollFd::new(&self.socket, PollFlags::IN)];
+        if rustix::io::retry_on_intr(|| poll(&mut watched, Some(&GREETING_LIMIT))).at(Step::Zygote)? == 0 {
+            return Err(Fault::about(Step::Zygote, Errno::TIMEDOUT, "greeting"));
+        }
+        let mut buffer = vec![0; packet::MAX_BYTES];
+        match packet::receive(&self.socket, &mut buffer, RecvFlags::DONTWAIT).at(Step::Zygote)? {
+            Some(Packet { message: Greeting::Ready, .. }) => Ok(()),
+            Some(Packet { message: Greeting::Failed(fault), .. }) => Err(fault),
+            None => Err(Fault::about(
+                Step::Zygote,
+                Errno::PIPE,
+                "this program does not call run_zygote_if_requested() or before_main!() at its start",
+            )),
+        }
+    }
+
+    /// Waits until the zygote has room for another plan.
+    pub(super) async fn writable(&self) -> std::io::Result<()> {
+        let duplicate = rustix::io::fcntl_dupfd_cloexec(&self.socket, 3)?;
+        let socket = watch(duplicate, Interest::WRITABLE)?;
+        socket.writable().await.map(drop)?;
+        Ok(())
+    }
+}
+
+impl Drop for Process {
+    /// Closes the socket, upon which the zygote exits, and collects it.
+    fn drop(&mut self) {
+        let child = self.child.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
+        let pidfd = rustix::process::Pid::from_raw(child.id().cast_signed())
+            .and_then(|pid| rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).ok());
+        let exited = pidfd.is_some_and(|pidfd| {
+            poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], Some(&EXIT_LIMIT)).is_ok_and(|ready| ready == 1)
+        });
+        if !exited {
+            let _ = child.kill();
+        }
+        let _ = child.wait();
+    }
+}
