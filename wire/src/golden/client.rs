@@ -128,7 +128,7 @@ fn execute_bytes() -> Execute {
     }
 }
 
-fn execute_minimal() -> Execute {
+pub(super) fn execute_minimal() -> Execute {
     Execute {
         process: ProcessId(1_000_000),
         command: "true".into(),

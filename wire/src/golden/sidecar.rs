@@ -1,13 +1,16 @@
 //! What a sidecar says.
 
-use super::{Sample, client::vm};
+use super::{
+    Sample,
+    client::{execute_minimal, vm},
+};
 use crate::{
     error::{Code, Details, Rejection},
     id::{ProcessId, RequestId, StreamId},
     message::{Envelope, Event, Response, Scope},
     process::{
-        ExitCause, OutputDrained, ProcessExited, ProcessRow, ProcessSignaled, ProcessStarted, ProcessStatus,
-        ProcessTable, StreamEnds,
+        Execute, ExitCause, OutputDrained, ProcessExited, ProcessRow, ProcessSignaled, ProcessStarted,
+        ProcessStatus, ProcessTable, StreamEnds,
     },
     session::{Limits, Peer, Welcome},
     vm::{
@@ -147,15 +150,21 @@ fn isolation_report() -> IsolationReport {
                 enforced_by: "rlimit".into(),
             },
             LimitReport {
-                name: "memory".into(),
+                name: "pid_max".into(),
                 requested: None,
                 effective: None,
                 enforced_by: "none".into(),
             },
+            LimitReport {
+                name: "disk_bytes".into(),
+                requested: Some(268_435_456),
+                effective: Some(268_435_456),
+                enforced_by: "tmpfs".into(),
+            },
         ],
         partial: vec![Partial {
             what: "pid_max".into(),
-            why: "this kernel has no pid_max of its own for a pid namespace (since 6.14)".into(),
+            why: "a pid namespace has a pid limit of its own only since Linux 6.14".into(),
         }],
     }
 }
@@ -244,16 +253,15 @@ fn missing_cwd() -> Rejection {
             path: Some("/workspace/gone".into()),
             field: Some("cwd".into()),
             errno: Some(2),
-            step: Some("chdir".into()),
+            step: Some("cwd".into()),
             retryable: Some(false),
             ..Details::default()
         }),
     }
 }
 
+/// As the sidecar finds it: an argument longer than execve(2) takes.
 fn too_large() -> Rejection {
-    let mut rejection = Rejection::limit(Code::E2BIG, "argument_bytes", "bytes", 131_072, 140_001);
-    rejection.details.requested = Some(140_001);
-    rejection.details.field = Some("args[3]".into());
-    rejection
+    let execute = Execute { args: vec!["x".repeat(140_001)], ..execute_minimal() };
+    execute.validate().expect_err("the argument is too long")
 }

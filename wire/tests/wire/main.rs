@@ -1,9 +1,13 @@
 //! What is promised to clients in other languages: the files beside this crate say exactly what is on the wire.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed; clippy spares only the test functions")]
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that cannot go on has failed; clippy spares only the test functions"
+)]
 
 mod bytes;
 mod golden;
+mod protocol;
 mod schema;
 mod seeds;
 
