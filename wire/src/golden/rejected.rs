@@ -96,6 +96,7 @@ pub fn rejected() -> Vec<Rejected> {
         text("no_id", r#"{"kind":"request","type":"list_vms"}"#),
         text("negative_id", r#"{"kind":"request","id":-2,"type":"list_vms"}"#),
         text("id_too_large", r#"{"kind":"request","id":9007199254740992,"type":"list_vms"}"#),
+        text("id_too_large_of_unreadable", r#"{"kind":"request","id":9007199254740992,"type":7}"#),
         text("id_does_not_rise", r#"{"kind":"request","id":1,"type":"list_vms"}"#),
         text("no_type", r#"{"kind":"request","id":2}"#),
         text("unknown_request", r#"{"kind":"request","id":2,"type":"resize_pty","body":{"process":1}}"#),

@@ -172,3 +172,30 @@ fn a_grant_counts_from_when_it_was_sent() {
     pair.to_server.push_back(forged(stream, 1600, &[7; 1600], false));
     assert_eq!(pair.deliver_all(End::Server), [data(stream, 1600, &[7; 1600], false)]);
 }
+
+#[test]
+fn the_worked_example_of_protocol_md_is_what_happens() {
+    let mut pair = Pair::new();
+    let stream = pair.open(End::Server);
+    let endless = vec![7; 1 << 20];
+    let mut offset = 0;
+    let mut send = |pair: &mut Pair| {
+        let sent = pair.write(End::Server, stream, &endless) as u64;
+        let messages = pair.to_client.len();
+        pair.deliver_all(End::Client);
+        offset += sent;
+        (messages, offset)
+    };
+    assert_eq!(send(&mut pair), (4, 262_144));
+
+    for (consumed, received, limit) in [(16_384, 262_144, 278_528), (81_920, 278_528, 344_064)] {
+        pair.client.consumed(stream, consumed);
+        assert_eq!(pair.client.next_control(), Some(encode_credit(stream, received, limit)));
+        pair.to_server.push_back(Message::Text(encode_credit(stream, received, limit)));
+        pair.deliver_all(End::Server);
+        assert_eq!(send(&mut pair), (1, limit));
+    }
+
+    pair.client.consumed(stream, 344_064);
+    assert_eq!(pair.client.next_control(), Some(encode_credit(stream, 344_064, 606_208)));
+}
