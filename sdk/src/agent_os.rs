@@ -84,7 +84,6 @@ impl AgentOs {
             return Ok(());
         }
         let answer = vm.link.call(Scope::vm(vm.id), &Request::DisposeVm(DisposeVm {})).await;
-        vm.link.forget_vm(vm.id);
         match answer {
             Err(ClientError::Rejected(rejection))
                 if rejection.code != agentvm_wire::error::Code::NOT_FOUND =>
@@ -124,7 +123,6 @@ impl AgentOs {
 impl Drop for Inner {
     fn drop(&mut self) {
         if self.vm.end(&ClientError::Disposed) {
-            self.vm.link.forget_vm(self.vm.id);
             self.vm.link.abandon_vm(self.vm.id);
         }
     }

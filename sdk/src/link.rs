@@ -243,8 +243,19 @@ impl Link {
         Ok(())
     }
 
+    /// Takes no more news of a VM and forgets its streams.
     pub(crate) fn forget_vm(&self, vm: VmId) {
-        self.lock().vms.remove(&vm);
+        let mut guard = self.lock();
+        let core = &mut *guard;
+        core.vms.remove(&vm);
+        core.routes.retain(|stream, route| {
+            let (Route::Output(entry, _) | Route::Stdin(entry)) = route;
+            let keep = entry.vm != vm;
+            if !keep {
+                core.connection.close_stream(*stream);
+            }
+            keep
+        });
     }
 
     // ---- the end ----

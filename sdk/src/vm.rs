@@ -59,6 +59,7 @@ impl Vm {
             first
         });
         if first {
+            self.link.forget_vm(self.id);
             for entry in self.entries() {
                 entry.lost(cause.clone());
             }

@@ -26,7 +26,7 @@ use std::os::fd::OwnedFd;
 
 pub use client::{Commands, Event, Events, StartSpec, Stdio};
 pub(crate) use messages::Boot;
-pub use messages::{SignalTarget, StartStep};
+pub use messages::{Exit, SignalTarget, StartStep};
 
 use crate::isolation::base::Base;
 use crate::isolation::plan::Plan;

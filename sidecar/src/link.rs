@@ -35,8 +35,9 @@ pub(crate) struct Link {
 #[derive(Debug)]
 struct Core {
     connection: Connection,
-    sources: HashMap<StreamId, Arc<Source>>,
-    sinks: HashMap<StreamId, Arc<Sink>>,
+    /// Each with the VM it belongs to.
+    sources: HashMap<StreamId, (VmId, Arc<Source>)>,
+    sinks: HashMap<StreamId, (VmId, Arc<Sink>)>,
 }
 
 impl Link {
@@ -79,14 +80,14 @@ impl Link {
     pub(crate) fn add_source(&self, source: &Arc<Source>, lane: VmId) {
         let mut core = self.lock();
         core.connection.open_send(source.stream(), lane);
-        core.sources.insert(source.stream(), source.clone());
+        core.sources.insert(source.stream(), (lane, source.clone()));
     }
 
     /// Connects a stream we receive to a pipe we write.
-    pub(crate) fn add_sink(&self, sink: &Arc<Sink>) {
+    pub(crate) fn add_sink(&self, sink: &Arc<Sink>, vm: VmId) {
         let mut core = self.lock();
         core.connection.open_receive(sink.stream());
-        core.sinks.insert(sink.stream(), sink.clone());
+        core.sinks.insert(sink.stream(), (vm, sink.clone()));
     }
 
     /// A source has bytes, or its end, to send.
@@ -102,23 +103,41 @@ impl Link {
     }
 
     /// Nobody reads a sink's pipe any more.
-    pub(crate) fn stop(&self, stream: StreamId, code: &Code) {
+    pub(crate) fn stop(&self, stream: StreamId, why: &Code) {
         let mut core = self.lock();
-        core.connection.stop(stream, code);
+        core.connection.stop(stream, why);
         core.sinks.remove(&stream);
         drop(core);
         self.wake.notify_one();
     }
 
-    /// Forgets streams without a word: their request was rejected, or their VM is gone.
+    /// Forgets streams without a word: their request was rejected.
     pub(crate) fn close_streams(&self, streams: impl IntoIterator<Item = StreamId>) {
         let mut core = self.lock();
         for stream in streams {
-            core.connection.close_stream(stream);
-            if let Some(source) = core.sources.remove(&stream) {
-                source.end();
-            }
-            core.sinks.remove(&stream);
+            core.close_stream(stream);
+        }
+    }
+
+    /// Forgets every stream of a VM that is gone.
+    pub(crate) fn close_vm(&self, vm: VmId) {
+        let mut core = self.lock();
+        let sources = core.sources.iter().filter(|(_, (owner, _))| *owner == vm).map(|(stream, _)| *stream);
+        let sinks = core.sinks.iter().filter(|(_, (owner, _))| *owner == vm).map(|(stream, _)| *stream);
+        for stream in sources.chain(sinks).collect::<Vec<_>>() {
+            core.close_stream(stream);
+        }
+    }
+}
+
+impl Core {
+    fn close_stream(&mut self, stream: StreamId) {
+        self.connection.close_stream(stream);
+        if let Some((_, source)) = self.sources.remove(&stream) {
+            source.end();
+        }
+        if let Some((_, sink)) = self.sinks.remove(&stream) {
+            sink.abandon();
         }
     }
 }

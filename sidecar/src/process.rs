@@ -4,23 +4,28 @@ mod lifecycle;
 pub(crate) mod signal;
 mod start;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use agentvm_wire::{
     id::{ProcessId, RequestId, StreamId},
-    process::{Drain, Execute, ExitCause, ProcessExited, ProcessRow, ProcessStatus, StreamEnds},
+    process::{
+        Drain, Execute, ExitCause, ProcessExited, ProcessRow, ProcessStarted, ProcessStatus, StreamEnds,
+    },
 };
-use tokio::sync::Notify;
+use tokio::{sync::Notify, time};
 
 pub(crate) use lifecycle::{Action, Event, Lifecycle};
-pub(crate) use start::{Pumps, Started, start};
+pub(crate) use start::{Defaults, start};
 
-use crate::stdio::source::Source;
+use crate::{init::Exit, stdio::source::Source};
+
+/// Who runs processes, as the table calls it.
+pub(crate) const DRIVER: &str = "agentvm-sidecar";
 
 /// One started process.
 #[derive(Debug)]
 pub(crate) struct Process {
-    pub(crate) lifecycle: Lifecycle,
+    lifecycle: Lifecycle,
     pub(crate) id: ProcessId,
     command: String,
     args: Vec<String>,
@@ -41,18 +46,6 @@ pub(crate) struct Outputs {
     pub(crate) activity: Arc<Notify>,
 }
 
-/// How the kernel says a process ended.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Exit {
-    pub(crate) exit_code: Option<u8>,
-    pub(crate) signal: Option<i32>,
-    pub(crate) core_dumped: bool,
-    pub(crate) user_us: u64,
-    pub(crate) sys_us: u64,
-    pub(crate) max_rss_bytes: u64,
-    pub(crate) exited_at_ms: u64,
-}
-
 impl Process {
     fn new(request: RequestId, execute: &Execute, cwd: String, outputs: Outputs) -> Self {
         Self {
@@ -69,9 +62,20 @@ impl Process {
         }
     }
 
-    pub(crate) fn started(&mut self, pid: u32, started_at_ms: u64) {
-        self.pid = pid;
-        self.started_at_ms = started_at_ms;
+    /// Takes what init says of it and returns what follows for the client.
+    pub(crate) fn step(&mut self, event: Event) -> Vec<Action> {
+        if let Event::Started { pid, started_at_ms } = event {
+            (self.pid, self.started_at_ms) = (pid, started_at_ms);
+        }
+        self.lifecycle.step(event)
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        self.lifecycle == Lifecycle::Ended
+    }
+
+    pub(crate) fn started(&self) -> ProcessStarted {
+        ProcessStarted { pid: self.pid, started_at_ms: self.started_at_ms }
     }
 
     /// The streams of a process that did not start, or whose VM is gone.
@@ -84,9 +88,9 @@ impl Process {
         &self.outputs
     }
 
-    /// The drain that was asked for, where descendants still hold an output.
+    /// How long the tail of descendants' output is awaited, if the client asked for that.
     pub(crate) fn drain(&self) -> Option<Drain> {
-        self.drain.filter(|_| self.outputs.any_open())
+        self.drain
     }
 
     /// The event that tells its end: what lies in the pipes at this moment is its own.
@@ -111,7 +115,7 @@ impl Process {
     }
 
     /// The row by which the table remembers it.
-    pub(crate) fn exited_row(&self, exit: &Exit, driver: &str) -> ProcessRow {
+    pub(crate) fn exited_row(&self, exit: &Exit) -> ProcessRow {
         let exited = self.exited(exit);
         ProcessRow {
             process: Some(self.id),
@@ -120,7 +124,7 @@ impl Process {
             ppid: 1,
             pgid: self.pid,
             sid: self.pid,
-            driver: driver.to_owned(),
+            driver: DRIVER.to_owned(),
             command: self.command.clone(),
             args: std::iter::once(self.command.clone()).chain(self.args.iter().cloned()).collect(),
             args_b64: None,
@@ -146,8 +150,24 @@ impl Outputs {
         StreamEnds { stdout: written(&self.stdout), stderr: written(&self.stderr) }
     }
 
+    /// Returns once nothing was written for a while, every output has ended, or the limit is met; with how far the
+    /// streams go then.
+    pub(crate) async fn drain(&self, drain: Drain) -> StreamEnds {
+        let limit = time::Instant::now() + Duration::from_millis(drain.max_ms);
+        while self.any_open() {
+            let quiet = time::Instant::now() + Duration::from_millis(drain.quiet_ms);
+            if time::timeout_at(quiet.min(limit), self.activity.notified()).await.is_err() {
+                break;
+            }
+        }
+        self.written()
+    }
+
     /// Whether a descendant still holds an output that goes to the client.
     pub(crate) fn any_open(&self) -> bool {
-        [&self.stdout, &self.stderr].into_iter().flatten().any(|source| !source.is_discarded() && source.is_open())
+        [&self.stdout, &self.stderr]
+            .into_iter()
+            .flatten()
+            .any(|source| !source.is_discarded() && source.is_open())
     }
 }

@@ -97,11 +97,9 @@ impl Link {
             }
             Event::VmState(change) if change.state == VmState::Failed => {
                 let reason = change.reason.unwrap_or_else(|| "no reason given".to_owned());
-                self.forget_vm(id);
                 vm.end(&ClientError::VmFailed { reason });
             }
             Event::VmState(change) if change.state == VmState::Disposed => {
-                self.forget_vm(id);
                 vm.end(&ClientError::Disposed);
             }
             Event::VmState(_) => {}

@@ -55,7 +55,8 @@ where
         ended = write(link, &mut sink) => ended,
     };
     if let Ended::Violation(violation) = &ended {
-        let close = CloseFrame { code: violation.close_code.into(), reason: violation.reason.as_str().into() };
+        let close =
+            CloseFrame { code: violation.close_code.into(), reason: violation.reason.as_str().into() };
         // A client that broke the protocol may not read either.
         let _ = timeout(CLOSE_LIMIT, sink.send(Message::Close(Some(close)))).await;
     }
@@ -131,7 +132,7 @@ impl Link {
             return Some(Outgoing::Control(text));
         }
         while let Some(turn) = core.connection.next_turn() {
-            if let Some(source) = core.sources.get(&turn.stream) {
+            if let Some((_, source)) = core.sources.get(&turn.stream) {
                 let source = source.clone();
                 return Some(Outgoing::Turn { stream: turn.stream, source, max_bytes: turn.max_bytes });
             }
@@ -141,7 +142,13 @@ impl Link {
     }
 
     /// Reads the pipe whose turn it is: no queue stands between a pipe and the socket.
-    fn take_turn(&self, stream: StreamId, source: &Source, max_bytes: usize, chunk: &mut [u8]) -> Option<Bytes> {
+    fn take_turn(
+        &self,
+        stream: StreamId,
+        source: &Source,
+        max_bytes: usize,
+        chunk: &mut [u8],
+    ) -> Option<Bytes> {
         let taken = source.take(&mut chunk[HEADER_BYTES..HEADER_BYTES + max_bytes]);
         let mut core = self.lock();
         let (len, fin) = match taken {
@@ -167,17 +174,17 @@ impl Link {
             Received::Data { stream, payload, fin, .. } => {
                 let sink = if fin { core.sinks.remove(&stream) } else { core.sinks.get(&stream).cloned() };
                 drop(core);
-                if let Some(sink) = sink {
+                if let Some((_, sink)) = sink {
                     sink.push(payload, fin);
                 }
             }
             Received::Reset { stream, .. } => {
-                if let Some(sink) = core.sinks.remove(&stream) {
+                if let Some((_, sink)) = core.sinks.remove(&stream) {
                     sink.abandon();
                 }
             }
             Received::Stopped { stream, .. } => {
-                if let Some(source) = core.sources.remove(&stream) {
+                if let Some((_, source)) = core.sources.remove(&stream) {
                     source.drain_to_nowhere();
                 }
             }

@@ -11,7 +11,9 @@
 //!
 //! Each `execute` is answered exactly once, and `process_started` always comes before `process_exited`.
 
-use agentvm_wire::id::RequestId;
+use agentvm_wire::{error::Rejection, id::RequestId};
+
+use crate::init::Exit;
 
 /// Where a process stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,44 +27,48 @@ pub(crate) enum Lifecycle {
 }
 
 /// What init says of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Event {
-    Started,
-    StartFailed,
-    Exited,
+    Started {
+        pid: u32,
+        started_at_ms: u64,
+    },
+    StartFailed(Rejection),
+    Exited(Exit),
     /// The VM is gone.
     Lost,
 }
 
 /// What to tell the client.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Action {
     AnswerStarted(RequestId),
-    AnswerFailed(RequestId),
-    TellExit,
+    AnswerFailed(RequestId, Rejection),
+    TellExit(Exit),
 }
 
 impl Lifecycle {
     /// Takes one event and returns what follows, in order.
     pub(crate) fn step(&mut self, event: Event) -> Vec<Action> {
         let (next, actions) = match (*self, event) {
-            (Self::Starting { request }, Event::Started) => (Self::Running, vec![Action::AnswerStarted(request)]),
-            (Self::Starting { request }, Event::StartFailed | Event::Lost) => {
-                (Self::Ended, vec![Action::AnswerFailed(request)])
+            (Self::Starting { request }, Event::Started { .. }) => {
+                (Self::Running, vec![Action::AnswerStarted(request)])
             }
-            (Self::Starting { request }, Event::Exited) => {
-                (Self::Ended, vec![Action::AnswerStarted(request), Action::TellExit])
+            (Self::Starting { request }, Event::StartFailed(rejection)) => {
+                (Self::Ended, vec![Action::AnswerFailed(request, rejection)])
             }
-            (Self::Running, Event::Exited) => (Self::Ended, vec![Action::TellExit]),
+            (Self::Starting { request }, Event::Lost) => {
+                (Self::Ended, vec![Action::AnswerFailed(request, Rejection::vm_not_found())])
+            }
+            (Self::Starting { request }, Event::Exited(exit)) => {
+                (Self::Ended, vec![Action::AnswerStarted(request), Action::TellExit(exit)])
+            }
+            (Self::Running, Event::Exited(exit)) => (Self::Ended, vec![Action::TellExit(exit)]),
             (Self::Running, Event::Lost) => (Self::Ended, Vec::new()),
             (state @ (Self::Running | Self::Ended), _) => (state, Vec::new()),
         };
         *self = next;
         actions
-    }
-
-    pub(crate) fn has_ended(self) -> bool {
-        self == Self::Ended
     }
 }
 
@@ -72,24 +78,40 @@ mod tests {
 
     const REQUEST: RequestId = RequestId(7);
 
+    const EXIT: Exit = Exit {
+        exit_code: Some(3),
+        signal: None,
+        core_dumped: false,
+        user_us: 0,
+        sys_us: 0,
+        max_rss_bytes: 0,
+        exited_at_ms: 0,
+    };
+
     /// Every sequence of events, up to a length that visits every state from every state.
     fn sequences(length: u32) -> impl Iterator<Item = Vec<Event>> {
-        const EVENTS: [Event; 4] = [Event::Started, Event::StartFailed, Event::Exited, Event::Lost];
+        let events = [
+            Event::Started { pid: 5, started_at_ms: 1 },
+            Event::StartFailed(Rejection::vm_not_found()),
+            Event::Exited(EXIT),
+            Event::Lost,
+        ];
         (0..4usize.pow(length))
-            .map(move |n| (0..length).map(|digit| EVENTS[n / 4usize.pow(digit) % 4]).collect())
+            .map(move |n| (0..length).map(|digit| events[n / 4usize.pow(digit) % 4].clone()).collect())
     }
 
     #[test]
-    fn whatever_happens_execute_is_answered_once_and_the_exit_told_once_and_last() {
+    fn whatever_happens_execute_is_answered_once_and_the_exit_told_at_most_once_and_last() {
         for sequence in sequences(5) {
             let mut lifecycle = Lifecycle::Starting { request: REQUEST };
-            let actions: Vec<Action> = sequence.iter().flat_map(|event| lifecycle.step(*event)).collect();
-            let answers = actions.iter().filter(|action| **action != Action::TellExit).count();
-            assert_eq!(answers, 1, "{sequence:?}");
-            let exits = actions.iter().filter(|action| **action == Action::TellExit).count();
-            assert!(exits <= 1, "{sequence:?}");
-            if exits == 1 {
-                assert_eq!(actions, [Action::AnswerStarted(REQUEST), Action::TellExit], "{sequence:?}");
+            let actions: Vec<Action> =
+                sequence.iter().flat_map(|event| lifecycle.step(event.clone())).collect();
+            let (exits, answers): (Vec<_>, Vec<_>) =
+                actions.iter().partition(|action| matches!(action, Action::TellExit(_)));
+            assert_eq!(answers.len(), 1, "{sequence:?}");
+            if !exits.is_empty() {
+                let expected = [Action::AnswerStarted(REQUEST), Action::TellExit(EXIT)];
+                assert_eq!(actions, expected, "{sequence:?}");
             }
         }
     }

@@ -1,9 +1,37 @@
 //! Signals by name and number, signal(7). x86-64 and aarch64 number them alike.
 
 const NAMES: [&str; 31] = [
-    "SIGHUP", "SIGINT", "SIGQUIT", "SIGILL", "SIGTRAP", "SIGABRT", "SIGBUS", "SIGFPE", "SIGKILL", "SIGUSR1", "SIGSEGV",
-    "SIGUSR2", "SIGPIPE", "SIGALRM", "SIGTERM", "SIGSTKFLT", "SIGCHLD", "SIGCONT", "SIGSTOP", "SIGTSTP", "SIGTTIN",
-    "SIGTTOU", "SIGURG", "SIGXCPU", "SIGXFSZ", "SIGVTALRM", "SIGPROF", "SIGWINCH", "SIGIO", "SIGPWR", "SIGSYS",
+    "SIGHUP",
+    "SIGINT",
+    "SIGQUIT",
+    "SIGILL",
+    "SIGTRAP",
+    "SIGABRT",
+    "SIGBUS",
+    "SIGFPE",
+    "SIGKILL",
+    "SIGUSR1",
+    "SIGSEGV",
+    "SIGUSR2",
+    "SIGPIPE",
+    "SIGALRM",
+    "SIGTERM",
+    "SIGSTKFLT",
+    "SIGCHLD",
+    "SIGCONT",
+    "SIGSTOP",
+    "SIGTSTP",
+    "SIGTTIN",
+    "SIGTTOU",
+    "SIGURG",
+    "SIGXCPU",
+    "SIGXFSZ",
+    "SIGVTALRM",
+    "SIGPROF",
+    "SIGWINCH",
+    "SIGIO",
+    "SIGPWR",
+    "SIGSYS",
 ];
 
 /// The number behind a name; real-time signals have none.
@@ -24,7 +52,14 @@ mod tests {
 
     #[test]
     fn names_and_numbers_are_those_of_the_kernel() {
-        let known = [(1, "SIGHUP"), (9, "SIGKILL"), (15, "SIGTERM"), (17, "SIGCHLD"), (19, "SIGSTOP"), (31, "SIGSYS")];
+        let known = [
+            (1, "SIGHUP"),
+            (9, "SIGKILL"),
+            (15, "SIGTERM"),
+            (17, "SIGCHLD"),
+            (19, "SIGSTOP"),
+            (31, "SIGSYS"),
+        ];
         for (n, text) in known {
             assert_eq!(number(text), Some(n));
             assert_eq!(name(n), text);

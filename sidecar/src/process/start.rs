@@ -47,6 +47,7 @@ pub(crate) fn start(
     defaults: &Defaults<'_>,
 ) -> Result<Started, Rejection> {
     execute.validate()?;
+    execute.validate_streams()?;
     let streams = execute.streams;
     link.open_streams([streams.stdin, streams.stdout, streams.stderr].into_iter().flatten().collect())?;
 
@@ -68,7 +69,7 @@ pub(crate) fn start(
     };
     if let Some((stream, pipe)) = streams.stdin.zip(pipes.our_stdin) {
         let sink = Sink::new(stream);
-        link.add_sink(&sink);
+        link.add_sink(&sink, vm);
         pumps.push(Box::pin(sink.pump(pipe, link.clone())));
     }
 

@@ -37,5 +37,5 @@ fn give(end: &OwnedFd, owner: Owner) -> io::Result<()> {
 /// Only our end is non-blocking: the flag belongs to the open file description, and the guest's is another one.
 fn ours(end: OwnedFd, interest: Interest) -> io::Result<AsyncFd<OwnedFd>> {
     rustix::fs::fcntl_setfl(&end, OFlags::NONBLOCK)?;
-    sys::descriptors::watch(end, interest)
+    sys::reactor::watch(end, interest)
 }

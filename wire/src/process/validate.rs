@@ -13,7 +13,7 @@ pub const MAX_STRING_BYTES: u64 = 131_071;
 pub const MAX_TOTAL_BYTES: u64 = 2 << 20;
 
 impl Execute {
-    /// Refuses what execve(2) could not take, and modes that do not fit the streams.
+    /// Refuses what execve(2) could not take; needs no streams yet.
     pub fn validate(&self) -> Result<(), Rejection> {
         if self.command.is_empty() {
             return Err(Rejection::invalid("command", "command is empty"));
@@ -24,8 +24,25 @@ impl Execute {
         {
             return Err(Rejection::invalid("cwd", format!("Path must be absolute: {cwd}")));
         }
-        self.validate_strings()?;
-        self.validate_streams()
+        self.validate_strings()
+    }
+
+    /// Refuses modes that do not fit the streams that were opened for them.
+    pub fn validate_streams(&self) -> Result<(), Rejection> {
+        let fits = [
+            ("streams.stdin", self.stdin == StdinMode::Pipe, self.streams.stdin.is_some()),
+            ("streams.stdout", self.stdout == OutputMode::Pipe, self.streams.stdout.is_some()),
+            ("streams.stderr", self.stderr == OutputMode::Pipe, self.streams.stderr.is_some()),
+        ];
+        for (field, piped, given) in fits {
+            if piped != given {
+                return Err(Rejection::invalid(field, "a stream id goes with mode pipe, and only with it"));
+            }
+        }
+        if self.stdout == OutputMode::ToStdout {
+            return Err(Rejection::invalid("stdout", "to_stdout is for stderr"));
+        }
+        Ok(())
     }
 
     fn validate_env(&self) -> Result<(), Rejection> {
@@ -61,23 +78,6 @@ impl Execute {
         }
         if total > MAX_TOTAL_BYTES {
             return Err(too_big("args", "arguments and environment", MAX_TOTAL_BYTES, total));
-        }
-        Ok(())
-    }
-
-    fn validate_streams(&self) -> Result<(), Rejection> {
-        let fits = [
-            ("streams.stdin", self.stdin == StdinMode::Pipe, self.streams.stdin.is_some()),
-            ("streams.stdout", self.stdout == OutputMode::Pipe, self.streams.stdout.is_some()),
-            ("streams.stderr", self.stderr == OutputMode::Pipe, self.streams.stderr.is_some()),
-        ];
-        for (field, piped, given) in fits {
-            if piped != given {
-                return Err(Rejection::invalid(field, "a stream id goes with mode pipe, and only with it"));
-            }
-        }
-        if self.stdout == OutputMode::ToStdout {
-            return Err(Rejection::invalid("stdout", "to_stdout is for stderr"));
         }
         Ok(())
     }
