@@ -16,6 +16,10 @@ fn ends() -> [Connection; 3] {
     let mut client = Connection::client(Limits::default());
     let mut sidecar = Connection::server(Limits::default());
     sidecar.receive_text(&golden::client()[0].text()).unwrap();
+    let Envelope::Response { id, response: Some(welcome), .. } = golden::sidecar().remove(0).envelope else {
+        panic!("the first example of a sidecar is its welcome");
+    };
+    sidecar.respond(id, &welcome);
     let stdin = client.next_stream();
     let stdout = client.next_stream();
     client.open_send(stdin, VmId::random());

@@ -104,6 +104,31 @@ fn a_hello_that_cannot_be_read_is_told_why_in_the_close_reason() {
 }
 
 #[test]
+fn nothing_is_admitted_until_hello_is_welcomed() {
+    let mut pair = Pair::silent(Limits::default());
+    let hello = |id| encode_request(RequestId(id), Scope::SESSION, &hello());
+    assert!(matches!(pair.server.receive_text(&hello(1)), Ok(Received::Request { .. })));
+    for text in [hello(2), list_vms_as(RequestId(2)), encode_cancel(RequestId(1))] {
+        assert_eq!(pair.server.receive_text(&text), close(1008, "hello is not answered yet"), "{text}");
+    }
+}
+
+#[test]
+fn a_rejected_hello_opens_nothing_and_may_be_followed_by_another() {
+    let mut pair = Pair::silent(Limits::default());
+    let hello = |id| encode_request(RequestId(id), Scope::SESSION, &hello());
+    pair.server.receive_text(&hello(1)).unwrap();
+    let rejection = Rejection::new(Code::VERSION_MISMATCH, "no common version");
+    pair.server.respond(RequestId(1), &Response::Rejected(rejection));
+    let reason = "the first message must be hello";
+    assert_eq!(pair.server.receive_text(&list_vms_as(RequestId(2))), close(1008, reason));
+
+    assert!(matches!(pair.server.receive_text(&hello(3)), Ok(Received::Request { .. })));
+    pair.server.respond(RequestId(3), &super::pair::welcome(Limits::default()));
+    assert!(matches!(pair.server.receive_text(&list_vms_as(RequestId(4))), Ok(Received::Request { .. })));
+}
+
+#[test]
 fn a_second_hello_is_refused_and_the_session_lives_on() {
     let mut pair = Pair::new();
     let text = encode_request(RequestId(2), Scope::SESSION, &hello());
