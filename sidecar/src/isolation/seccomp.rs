@@ -1,10 +1,11 @@
 //! Seccomp (`seccomp(2)`): which system calls a guest cannot make, and what it is told instead.
 //!
-//! One program per errno, stacked; of all their answers the kernel takes the strictest. In front of them a preamble:
-//! a foreign architecture kills, a number that no known kernel has (x32's included) is ENOSYS. The programs are
-//! compiled once, in the zygote, and installed once per VM, in init; every guest process inherits them.
+//! `rules` says what is refused, `program` turns that into one BPF program: a foreign architecture kills, a number
+//! that no known kernel has (x32's included) is ENOSYS, and a binary search leads to the few calls that have rules.
+//! One program rather than a stack, because what installing costs is per program. It is compiled once, in the zygote,
+//! and installed once per VM, in init; every guest process inherits it.
 
-mod preamble;
+mod program;
 mod rules;
 mod syscalls;
 
@@ -13,63 +14,55 @@ mod interpreter;
 #[cfg(test)]
 mod tests;
 
-use rustix::io::Errno;
-use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch};
+use libc::sock_filter;
 
 use super::{At as _, Fault, Step};
 use crate::sys::seccomp::install_filter;
 
-/// The architecture this program is built for.
-#[cfg(target_arch = "x86_64")]
-const HERE: TargetArch = TargetArch::x86_64;
-#[cfg(target_arch = "aarch64")]
-const HERE: TargetArch = TargetArch::aarch64;
+/// An architecture the rules are known for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(not(test), expect(dead_code, reason = "a machine has one; the tests look at all"))]
+enum Arch {
+    X86_64,
+    Aarch64,
+}
+
+impl Arch {
+    /// The one this program is built for.
+    #[cfg(target_arch = "x86_64")]
+    const HERE: Self = Self::X86_64;
+    #[cfg(target_arch = "aarch64")]
+    const HERE: Self = Self::Aarch64;
+}
 
 /// The compiled programs.
 #[derive(Debug)]
 pub(crate) struct Programs {
-    /// For every VM.
-    all: Vec<BpfProgram>,
-    /// Also where guest processes have init's uid.
-    shared_uid: BpfProgram,
+    /// Where guest processes have uids of their own.
+    own_uid: Vec<sock_filter>,
+    /// Where they have init's: calls that name init are refused too.
+    shared_uid: Vec<sock_filter>,
 }
 
 impl Programs {
     /// Compiles them for this machine.
-    pub(crate) fn compile() -> Result<Self, Fault> {
-        // Cannot fail for rules that are constants; a unit test compiles them for every architecture.
-        compile(HERE).map_err(|()| Fault::new(Step::SeccompProgram, Errno::INVAL))
+    pub(crate) fn compile() -> Self {
+        Self::compile_for(Arch::HERE)
     }
 
-    /// Installs them, for this process and everything it starts. `shares_uid`: guest processes have init's uid, so
-    /// calls that name init are refused too.
-    pub(crate) fn install(&self, shares_uid: bool) -> Result<(), Fault> {
-        for program in self.stack(shares_uid) {
-            install_filter(program).at(Step::Seccomp)?;
+    fn compile_for(arch: Arch) -> Self {
+        Self {
+            own_uid: program::compile(&rules::of_all(), arch),
+            shared_uid: program::compile(&[rules::of_all(), rules::about_init()].concat(), arch),
         }
-        Ok(())
     }
 
-    fn stack(&self, shares_uid: bool) -> impl Iterator<Item = &BpfProgram> {
-        self.all.iter().chain(shares_uid.then_some(&self.shared_uid))
+    /// Installs the right one, for this process and everything it starts.
+    pub(crate) fn install(&self, shares_uid: bool) -> Result<(), Fault> {
+        install_filter(self.program(shares_uid)).at(Step::Seccomp)
     }
-}
 
-fn compile(arch: TargetArch) -> Result<Programs, ()> {
-    let mut all = vec![preamble::program(arch)];
-    for (errno, rules) in [
-        (Errno::PERM, rules::not_permitted as fn(TargetArch) -> rules::Rules),
-        (Errno::NOSYS, rules::not_there),
-        (Errno::AFNOSUPPORT, rules::address_families),
-        (Errno::PROTONOSUPPORT, rules::protocols),
-    ] {
-        all.push(refuse(errno, rules(arch), arch)?);
+    fn program(&self, shares_uid: bool) -> &[sock_filter] {
+        if shares_uid { &self.shared_uid } else { &self.own_uid }
     }
-    Ok(Programs { all, shared_uid: refuse(Errno::PERM, rules::about_init(arch), arch)? })
-}
-
-fn refuse(errno: Errno, rules: rules::Rules, arch: TargetArch) -> Result<BpfProgram, ()> {
-    let action = SeccompAction::Errno(errno.raw_os_error().unsigned_abs());
-    let filter = SeccompFilter::new(rules, SeccompAction::Allow, action, arch).map_err(drop)?;
-    filter.try_into().map_err(drop)
 }

@@ -1,6 +1,6 @@
 //! A classic BPF interpreter, as far as seccomp programs need one (`linux/filter.h`), for the tests.
 
-use seccompiler::sock_filter;
+use libc::sock_filter;
 
 /// What a filter looks at: `struct seccomp_data`.
 #[derive(Debug, Clone, Copy)]
@@ -32,17 +32,12 @@ impl Call {
     }
 }
 
-/// The strictest answer of a stack of programs.
-pub(super) fn verdict<'a>(stack: impl IntoIterator<Item = &'a Vec<sock_filter>>, call: &Call) -> Verdict {
-    // Kernel order: the smaller action wins, read as signed (`seccomp(2)`).
-    let strictest = stack
-        .into_iter()
-        .map(|program| run(program, call))
-        .min_by_key(|action| (action & libc::SECCOMP_RET_ACTION_FULL).cast_signed())
-        .expect("a stack has programs");
-    match strictest & libc::SECCOMP_RET_ACTION_FULL {
+/// What a program says to a call.
+pub(super) fn verdict(program: &[sock_filter], call: &Call) -> Verdict {
+    let action = run(program, call);
+    match action & libc::SECCOMP_RET_ACTION_FULL {
         libc::SECCOMP_RET_KILL_PROCESS => Verdict::Kill,
-        libc::SECCOMP_RET_ERRNO => Verdict::Errno((strictest & libc::SECCOMP_RET_DATA).cast_signed()),
+        libc::SECCOMP_RET_ERRNO => Verdict::Errno((action & libc::SECCOMP_RET_DATA).cast_signed()),
         libc::SECCOMP_RET_ALLOW => Verdict::Allow,
         other => panic!("no rule answers {other:#x}"),
     }

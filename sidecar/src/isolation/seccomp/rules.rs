@@ -1,25 +1,78 @@
 //! What is refused, by the errno it is refused with. Arguments that the kernel takes as `int` are compared as 32 bit:
 //! it ignores the upper half, so a rule must too.
 
-use std::collections::BTreeMap;
-
-use seccompiler::{SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompRule, TargetArch};
+use rustix::io::Errno;
 
 use super::syscalls::{self as call, Syscall};
 
-/// Rules by system call number; a call without rules is refused whatever its arguments are.
-pub(super) type Rules = BTreeMap<i64, Vec<SeccompRule>>;
+/// A call that is refused with `errno` if all conditions hold.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Rule {
+    pub(super) call: Syscall,
+    pub(super) conditions: Vec<Condition>,
+    pub(super) errno: Errno,
+}
+
+/// Something about the lower half of an argument.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Condition {
+    /// From 0 on.
+    pub(super) argument: u8,
+    pub(super) test: Test,
+}
+
+/// What it is compared with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Test {
+    Is(u32),
+    IsNot(u32),
+    Masked { mask: u32, value: u32 },
+}
 
 /// Refused whatever the arguments are: they change what a VM is made of, or reach parts of the kernel that know
 /// nothing of namespaces.
 const NEVER: [Syscall; 41] = [
-    call::ACCT, call::ADD_KEY, call::ADJTIMEX, call::BPF, call::CHROOT, call::CLOCK_ADJTIME, call::CLOCK_SETTIME,
-    call::CREATE_MODULE, call::DELETE_MODULE, call::FANOTIFY_INIT, call::FINIT_MODULE, call::FSCONFIG, call::FSMOUNT,
-    call::FSOPEN, call::FSPICK, call::INIT_MODULE, call::IOPERM, call::IOPL, call::KEXEC_FILE_LOAD, call::KEXEC_LOAD,
-    call::KEYCTL, call::MOUNT, call::MOUNT_SETATTR, call::MOVE_MOUNT, call::OPEN_BY_HANDLE_AT, call::OPEN_TREE,
-    call::OPEN_TREE_ATTR, call::PERF_EVENT_OPEN, call::PIVOT_ROOT, call::PROCESS_MADVISE, call::QUOTACTL,
-    call::QUOTACTL_FD, call::REBOOT, call::REQUEST_KEY, call::SETNS, call::SETTIMEOFDAY, call::SWAPOFF, call::SWAPON,
-    call::SYSLOG, call::UMOUNT2, call::USERFAULTFD,
+    call::ACCT,
+    call::ADD_KEY,
+    call::ADJTIMEX,
+    call::BPF,
+    call::CHROOT,
+    call::CLOCK_ADJTIME,
+    call::CLOCK_SETTIME,
+    call::CREATE_MODULE,
+    call::DELETE_MODULE,
+    call::FANOTIFY_INIT,
+    call::FINIT_MODULE,
+    call::FSCONFIG,
+    call::FSMOUNT,
+    call::FSOPEN,
+    call::FSPICK,
+    call::INIT_MODULE,
+    call::IOPERM,
+    call::IOPL,
+    call::KEXEC_FILE_LOAD,
+    call::KEXEC_LOAD,
+    call::KEYCTL,
+    call::MOUNT,
+    call::MOUNT_SETATTR,
+    call::MOVE_MOUNT,
+    call::OPEN_BY_HANDLE_AT,
+    call::OPEN_TREE,
+    call::OPEN_TREE_ATTR,
+    call::PERF_EVENT_OPEN,
+    call::PIVOT_ROOT,
+    call::PROCESS_MADVISE,
+    call::QUOTACTL,
+    call::QUOTACTL_FD,
+    call::REBOOT,
+    call::REQUEST_KEY,
+    call::SETNS,
+    call::SETTIMEOFDAY,
+    call::SWAPOFF,
+    call::SWAPON,
+    call::SYSLOG,
+    call::UMOUNT2,
+    call::USERFAULTFD,
 ];
 
 /// Answered as by a kernel that lacks them; C libraries and runtimes then use something older. `clone3` hides its
@@ -30,7 +83,11 @@ const ABSENT: [Syscall; 4] =
 /// Namespaces nobody in a VM makes. `CLONE_NEWUTS` is not among them: init needs it for every process it starts, and
 /// a guest lacks the capability.
 const NAMESPACES: [i32; 6] = [
-    libc::CLONE_NEWUSER, libc::CLONE_NEWNS, libc::CLONE_NEWPID, libc::CLONE_NEWNET, libc::CLONE_NEWIPC,
+    libc::CLONE_NEWUSER,
+    libc::CLONE_NEWNS,
+    libc::CLONE_NEWPID,
+    libc::CLONE_NEWNET,
+    libc::CLONE_NEWIPC,
     libc::CLONE_NEWCGROUP,
 ];
 
@@ -38,75 +95,60 @@ const NAMESPACES: [i32; 6] = [
 const NEWTIME: u32 = 0x80;
 
 /// Terminal requests that put text into somebody else's input or load kernel code (`ioctl_tty(2)`).
-const TERMINAL_REQUESTS: [u32; 3] = [0x5412 /* TIOCSTI */, 0x541c /* TIOCLINUX */, 0x5423 /* TIOCSETD */];
+const TERMINAL_REQUESTS: [u32; 3] =
+    [0x5412 /* TIOCSTI */, 0x541c /* TIOCLINUX */, 0x5423 /* TIOCSETD */];
 
 /// Families a VM may use (`address_families(7)`).
 const FAMILIES: [i32; 4] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
 
 /// Internet socket types beside stream and datagram, and the mask that leaves the type (`socket(2)`).
-const RAW_TYPES: [u32; 5] = [3 /* RAW */, 4 /* RDM */, 5 /* SEQPACKET */, 6 /* DCCP */, 10 /* PACKET */];
+const RAW_TYPES: [u32; 5] =
+    [3 /* RAW */, 4 /* RDM */, 5 /* SEQPACKET */, 6 /* DCCP */, 10 /* PACKET */];
 const TYPE_MASK: u32 = 0xf;
 
 /// Internet protocols a VM may use: the default of a type, ICMP echo, TCP, UDP.
 const PROTOCOLS: [i32; 5] =
     [libc::IPPROTO_IP, libc::IPPROTO_ICMP, libc::IPPROTO_TCP, libc::IPPROTO_UDP, libc::IPPROTO_ICMPV6];
 
-/// EPERM.
-pub(super) fn not_permitted(arch: TargetArch) -> Rules {
-    let mut rules = Rules::new();
-    for call in NEVER {
-        add(&mut rules, arch, call, Vec::new());
+/// What is refused in every VM.
+pub(super) fn of_all() -> Vec<Rule> {
+    let mut rules = Vec::new();
+    rules.extend(NEVER.map(|call| refuse(Errno::PERM, call, [])));
+    rules.extend(ABSENT.map(|call| refuse(Errno::NOSYS, call, [])));
+    for flag in NAMESPACES.map(i32::cast_unsigned) {
+        rules.push(refuse(Errno::PERM, call::CLONE, [has_bits(0, flag)]));
+        rules.push(refuse(Errno::PERM, call::UNSHARE, [has_bits(0, flag)]));
     }
-    let namespaces = NAMESPACES.map(i32::cast_unsigned).map(|flag| vec![has_bits(0, flag)]);
-    let newtime = vec![has_bits(0, NEWTIME)];
-    add(&mut rules, arch, call::CLONE, namespaces.to_vec());
-    add(&mut rules, arch, call::UNSHARE, namespaces.into_iter().chain([newtime]).collect());
-    add(&mut rules, arch, call::IOCTL, TERMINAL_REQUESTS.map(|request| vec![is(1, request)]).to_vec());
-    let raw = internet_families().flat_map(|family| {
-        RAW_TYPES.map(|kind| vec![is(0, family), masked(1, TYPE_MASK, kind)])
-    });
-    add(&mut rules, arch, call::SOCKET, raw.collect());
+    rules.push(refuse(Errno::PERM, call::UNSHARE, [has_bits(0, NEWTIME)]));
+    rules.extend(TERMINAL_REQUESTS.map(|request| refuse(Errno::PERM, call::IOCTL, [is(1, request)])));
+    rules.extend(sockets());
     rules
 }
 
-/// ENOSYS.
-pub(super) fn not_there(arch: TargetArch) -> Rules {
-    let mut rules = Rules::new();
-    for call in ABSENT {
-        add(&mut rules, arch, call, Vec::new());
-    }
-    rules
-}
-
-/// EAFNOSUPPORT.
-pub(super) fn address_families(arch: TargetArch) -> Rules {
-    let mut rules = Rules::new();
+fn sockets() -> Vec<Rule> {
+    let mut rules = Vec::new();
     for call in [call::SOCKET, call::SOCKETPAIR] {
-        let other = FAMILIES.map(|family| is_not(0, family.cast_unsigned())).to_vec();
-        add(&mut rules, arch, call, vec![other]);
+        let other = FAMILIES.map(|family| is_not(0, family.cast_unsigned()));
+        rules.push(refuse(Errno::AFNOSUPPORT, call, other));
     }
-    rules
-}
-
-/// EPROTONOSUPPORT.
-pub(super) fn protocols(arch: TargetArch) -> Rules {
-    let netlink = vec![
-        is(0, libc::AF_NETLINK.cast_unsigned()),
-        is_not(2, libc::NETLINK_ROUTE.cast_unsigned()),
-    ];
-    let internet = internet_families().map(|family| {
+    for family in [libc::AF_INET, libc::AF_INET6].map(i32::cast_unsigned) {
+        rules.extend(
+            RAW_TYPES
+                .map(|kind| refuse(Errno::PERM, call::SOCKET, [is(0, family), masked(1, TYPE_MASK, kind)])),
+        );
         let other = PROTOCOLS.map(|protocol| is_not(2, protocol.cast_unsigned()));
-        [is(0, family)].into_iter().chain(other).collect()
-    });
-    let mut rules = Rules::new();
-    add(&mut rules, arch, call::SOCKET, internet.chain([netlink]).collect());
+        rules.push(refuse(Errno::PROTONOSUPPORT, call::SOCKET, [is(0, family)].into_iter().chain(other)));
+    }
+    let netlink = [is(0, libc::AF_NETLINK.cast_unsigned()), is_not(2, libc::NETLINK_ROUTE.cast_unsigned())];
+    rules.push(refuse(Errno::PROTONOSUPPORT, call::SOCKET, netlink));
     rules
 }
 
-/// EPERM, where guest processes have init's uid: calls that name process 1, its group, or every process of a user.
-pub(super) fn about_init(arch: TargetArch) -> Rules {
+/// What is refused beside that where guest processes have init's uid: calls that name process 1, its group, or every
+/// process of a user.
+pub(super) fn about_init() -> Vec<Rule> {
     const INIT: u32 = 1;
-    let mut rules = Rules::new();
+    let mut rules = Vec::new();
     for call in [
         call::PRLIMIT64,
         call::SCHED_SETAFFINITY,
@@ -114,48 +156,33 @@ pub(super) fn about_init(arch: TargetArch) -> Rules {
         call::SCHED_SETPARAM,
         call::SCHED_SETSCHEDULER,
     ] {
-        add(&mut rules, arch, call, vec![vec![is(0, INIT)]]);
+        rules.push(refuse(Errno::PERM, call, [is(0, INIT)]));
     }
     // Which of process, group, user: 0 to 2 for `setpriority(2)`, 1 to 3 for `ioprio_set(2)`.
     for (call, process) in [(call::SETPRIORITY, 0), (call::IOPRIO_SET, 1)] {
-        let named = [process, process + 1].map(|which| vec![is(0, which), is(1, INIT)]);
-        let user = vec![is(0, process + 2)];
-        add(&mut rules, arch, call, named.into_iter().chain([user]).collect());
+        rules.push(refuse(Errno::PERM, call, [is(0, process), is(1, INIT)]));
+        rules.push(refuse(Errno::PERM, call, [is(0, process + 1), is(1, INIT)]));
+        rules.push(refuse(Errno::PERM, call, [is(0, process + 2)]));
     }
     rules
 }
 
-fn internet_families() -> impl Iterator<Item = u32> {
-    [libc::AF_INET, libc::AF_INET6].into_iter().map(i32::cast_unsigned)
+fn refuse(errno: Errno, call: Syscall, conditions: impl IntoIterator<Item = Condition>) -> Rule {
+    Rule { call, conditions: conditions.into_iter().collect(), errno }
 }
 
-/// Refuses a call if all conditions of one of `alternatives` hold; always, if there is none.
-fn add(rules: &mut Rules, arch: TargetArch, call: Syscall, alternatives: Vec<Vec<SeccompCondition>>) {
-    let Some(number) = call.number(arch) else { return };
-    let alternatives = alternatives
-        .into_iter()
-        .map(|conditions| SeccompRule::new(conditions).expect("no alternative is without conditions"))
-        .collect();
-    rules.insert(number.into(), alternatives);
-}
-
-fn has_bits(argument: u8, bits: u32) -> SeccompCondition {
+fn has_bits(argument: u8, bits: u32) -> Condition {
     masked(argument, bits, bits)
 }
 
-fn is(argument: u8, value: u32) -> SeccompCondition {
-    condition(argument, SeccompCmpOp::Eq, value)
+fn is(argument: u8, value: u32) -> Condition {
+    Condition { argument, test: Test::Is(value) }
 }
 
-fn is_not(argument: u8, value: u32) -> SeccompCondition {
-    condition(argument, SeccompCmpOp::Ne, value)
+fn is_not(argument: u8, value: u32) -> Condition {
+    Condition { argument, test: Test::IsNot(value) }
 }
 
-fn masked(argument: u8, mask: u32, value: u32) -> SeccompCondition {
-    condition(argument, SeccompCmpOp::MaskedEq(mask.into()), value)
-}
-
-fn condition(argument: u8, operator: SeccompCmpOp, value: u32) -> SeccompCondition {
-    SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value.into())
-        .expect("argument numbers here are below six")
+fn masked(argument: u8, mask: u32, value: u32) -> Condition {
+    Condition { argument, test: Test::Masked { mask, value } }
 }

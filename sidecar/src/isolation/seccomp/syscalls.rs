@@ -1,7 +1,7 @@
 //! Numbers of the system calls the rules name, for each architecture (`arch/x86/entry/syscalls/syscall_64.tbl` and
 //! `include/uapi/asm-generic/unistd.h` of Linux 6.18). From 424 on all architectures agree.
 
-use seccompiler::TargetArch;
+use super::Arch;
 
 /// The highest number Linux 6.18 has, on both architectures: `file_setattr`.
 pub(super) const HIGHEST: u32 = 469;
@@ -15,11 +15,10 @@ pub(super) struct Syscall {
 
 impl Syscall {
     /// Its number, where the architecture has it.
-    pub(super) fn number(self, arch: TargetArch) -> Option<u32> {
+    pub(super) fn number(self, arch: Arch) -> Option<u32> {
         match arch {
-            TargetArch::x86_64 => self.x86_64,
-            TargetArch::aarch64 => self.aarch64,
-            TargetArch::riscv64 => None,
+            Arch::X86_64 => self.x86_64,
+            Arch::Aarch64 => self.aarch64,
         }
     }
 }
