@@ -17,7 +17,11 @@
 //! ```
 //!
 //! Invariants: offsets never fall; no byte beyond the granted limit is accepted; data for a stream that was used and
-//! is closed is discarded; data for a stream never opened, a hole, or data beyond credit is a [`Violation`].
+//! is closed is discarded; data for a stream never opened, a hole, or data beyond credit is a [`Violation`]. A request
+//! gets one answer, and whoever made it is told one.
+//!
+//! A driver opens the streams of a request before it takes the next message, or answers the request with `rejected`:
+//! their data may be right behind it.
 
 mod incoming;
 mod receive;
