@@ -35,6 +35,8 @@ pub(crate) struct Link {
     core: Mutex<Core>,
     /// Wakes the writer: one permit, so a wake-up is never lost and never piles up.
     wake: Notify,
+    /// The launched sidecar, if this program launched it.
+    pid: Option<u32>,
 }
 
 #[derive(Debug)]
@@ -71,7 +73,7 @@ enum Outgoing {
 }
 
 impl Link {
-    fn new() -> Self {
+    fn new(pid: Option<u32>) -> Self {
         let core = Core {
             connection: Connection::client(Limits::default()),
             waiters: HashMap::new(),
@@ -80,7 +82,11 @@ impl Link {
             ended: None,
             closing: false,
         };
-        Self { core: Mutex::new(core), wake: Notify::new() }
+        Self { core: Mutex::new(core), wake: Notify::new(), pid }
+    }
+
+    pub(crate) fn pid(&self) -> Option<u32> {
+        self.pid
     }
 
     fn lock(&self) -> MutexGuard<'_, Core> {

@@ -118,6 +118,26 @@ impl Zygote {
         self.boot(plan, range, config).await.map_err(BootError)
     }
 
+    /// Creates a VM in which one step fails.
+    #[cfg(test)]
+    pub(crate) async fn create_failing_vm(
+        &self,
+        config: &VmConfig,
+        step: Step,
+        errno: Errno,
+    ) -> Result<Booted, BootError> {
+        let range = self.inner.ranges.as_ref().map(UidRanges::take).transpose().map_err(BootError)?;
+        let mut plan = plan::plan(VmId::random(), config, range.as_ref()).map_err(BootError)?;
+        plan.failing = Some((step, errno.raw_os_error()));
+        self.boot(plan, range, config).await.map_err(BootError)
+    }
+
+    /// The pid of the zygote process.
+    #[cfg(test)]
+    pub(crate) fn pid(&self) -> u32 {
+        self.inner.pid()
+    }
+
     async fn boot(
         &self,
         plan: Plan,

@@ -77,7 +77,7 @@ async fn serve(connector: Connector, ready: Ready) {
         Ok(connected) => connected,
         Err(error) => return drop(ready.send(Err(error))),
     };
-    let link = Arc::new(Link::new());
+    let link = Arc::new(Link::new(launched.as_ref().and_then(Launched::pid)));
     let mut ready = Some(ready);
     let mut cause = tokio::select! {
         cause = session(&link, socket, &mut ready) => cause,
@@ -118,7 +118,8 @@ async fn session(link: &Arc<Link>, socket: Box<dyn Duplex>, ready: &mut Option<R
     match end {
         End::Cause(cause) => cause,
         End::Violation(violation) => {
-            let close = CloseFrame { code: violation.close_code.into(), reason: close_reason(&violation) };
+            let close =
+                CloseFrame { code: violation.close_code.into(), reason: violation.reason.as_str().into() };
             // A peer that broke the protocol may not read either.
             let _ = timeout(CLOSE_LIMIT, sink.send(Message::Close(Some(close)))).await;
             ClientError::disconnected(format!("sidecar broke the protocol: {violation}"))
@@ -230,12 +231,6 @@ fn closed(frame: Option<CloseFrame>) -> ClientError {
         None => "sidecar closed the connection".to_owned(),
     };
     ClientError::disconnected(reason)
-}
-
-/// A close frame holds at most 123 bytes of reason.
-fn close_reason(violation: &Violation) -> tungstenite::Utf8Bytes {
-    let reason = &violation.reason;
-    reason[..reason.floor_char_boundary(123)].into()
 }
 
 fn websocket_error(what: &str, error: tungstenite::Error) -> ClientError {

@@ -68,7 +68,7 @@ impl Nursery {
         }
         unshare(proof, UnshareFlags::NEWNS).at(Step::MountNamespace)?;
         let base = Base::build()?;
-        let programs = Programs::compile()?;
+        let programs = Programs::compile();
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let proc = openat(CWD, "/proc", flags, Mode::empty()).at_path(Step::Base, "/proc")?;
         Ok(Self { base, programs, proc, proof })

@@ -101,6 +101,11 @@ impl Process {
         }
     }
 
+    #[cfg(test)]
+    pub(super) fn pid(&self) -> u32 {
+        self.child.lock().unwrap_or_else(std::sync::PoisonError::into_inner).id()
+    }
+
     /// Waits until the zygote has room for another plan.
     pub(super) async fn writable(&self) -> std::io::Result<()> {
         let duplicate = rustix::io::fcntl_dupfd_cloexec(&self.socket, 3)?;
