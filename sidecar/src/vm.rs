@@ -25,8 +25,7 @@ use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use tokio::sync::Notify;
 
 use crate::{
-    errno,
-    init::{self, Commands, Event, Events, StartStep},
+    init::{self, Commands, Event, Events},
     link::Link,
     process::{self, Action, Defaults, Process, signal},
     zygote::Booted,
@@ -201,7 +200,7 @@ impl Vm {
                 self.step(process, process::Event::Started { pid, started_at_ms });
             }
             Event::StartFailed { process, step, errno } => {
-                self.step(process, process::Event::StartFailed(start_failed(step, errno)));
+                self.step(process, process::Event::StartFailed { step, errno });
             }
             Event::Exited { process, exit } => self.step(process, process::Event::Exited(exit)),
             Event::Signaled { token, delivered } => {
@@ -222,9 +221,9 @@ impl Vm {
                 Action::AnswerStarted(request) => {
                     self.link.respond(request, &Response::ProcessStarted(process.started()));
                 }
-                Action::AnswerFailed(request, rejection) => {
+                Action::AnswerFailed(request, failure) => {
                     self.link.close_streams(process.streams());
-                    self.link.reject(request, rejection);
+                    self.link.reject(request, process.rejection(failure));
                 }
                 Action::TellExit(exit) => {
                     let exited = process.exited(&exit);
@@ -275,17 +274,4 @@ impl Vm {
             self.link.respond(request, &Response::VmDisposed(VmDisposed {}));
         }
     }
-}
-
-/// A start that init could not carry out, as the client is told.
-fn start_failed(step: StartStep, errno: i32) -> Rejection {
-    let name = errno::name(errno);
-    let message = match step {
-        StartStep::Cwd => format!("working directory: {}", errno::text(errno)),
-        _ => errno::text(errno),
-    };
-    let mut rejection = Rejection::new(Code::from(name), message);
-    rejection.details.step = Some(step.to_string());
-    rejection.details.errno = Some(errno);
-    rejection
 }

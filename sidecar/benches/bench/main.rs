@@ -124,7 +124,7 @@ async fn stdout() -> Result<(), ClientError> {
         let plain = floor::read_all("sh", &["-c", &command], BYTES);
         let seen = Arc::new(AtomicU64::new(0));
         let counter = seen.clone();
-        let count = move |bytes: &[u8]| drop(counter.fetch_add(bytes.len() as u64, Ordering::Relaxed));
+        let count = move |bytes: &[u8]| _ = counter.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         let begun = Instant::now();
         vm.exec(&command, ExecOptions::new().capture_stdio(false).on_stdout(count)).await?;
         let ours = begun.elapsed();
