@@ -3,11 +3,16 @@
 use std::sync::Arc;
 
 use agentvm_wire::{
-    message::{Request, Response, Scope},
+    message::{Request, Scope},
     vm::{DisposeVm, IsolationReport},
 };
 
-use crate::{config::AgentOsConfig, error::ClientError, sidecar::Sidecar, vm::Vm};
+use crate::{
+    config::AgentOsConfig,
+    error::ClientError,
+    sidecar::Sidecar,
+    vm::{OwnedVm, Vm},
+};
 
 /// A VM. Cheap to clone; dropping the last clone disposes of the VM in the background, with or without a runtime.
 ///
@@ -30,10 +35,8 @@ pub struct AgentOs(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    vm: Arc<Vm>,
-    report: IsolationReport,
-    boot: std::time::Duration,
-    /// Keeps the connection; dropped after `vm`'s own farewell was posted.
+    owned: OwnedVm,
+    /// Keeps the connection; dropped after the VM's own farewell was posted.
     sidecar: Sidecar,
 }
 
@@ -51,23 +54,8 @@ impl AgentOs {
             Some(sidecar) => sidecar,
             None => Sidecar::shared(&config.sidecar).await?,
         };
-        let link = sidecar.link().clone();
-        let created = match link.call(Scope::SESSION, &Request::CreateVm(config.vm)).await? {
-            Response::VmCreated(created) => created,
-            other => {
-                let reason = format!("create_vm was answered with {}", other.name());
-                return Err(ClientError::disconnected(reason));
-            }
-        };
-        let vm = Vm::new(created.vm, link.clone(), config.limits);
-        let handle = Self(Arc::new(Inner {
-            vm: vm.clone(),
-            report: created.isolation,
-            boot: std::time::Duration::from_micros(created.boot_us),
-            sidecar,
-        }));
-        link.register_vm(&vm)?;
-        Ok(handle)
+        let owned = sidecar.link().create_vm(config.vm, config.limits).await?;
+        Ok(Self(Arc::new(Inner { owned, sidecar })))
     }
 
     /// Ends the VM with everything in it, at once. Every call that waits, and every later one, gets
@@ -79,7 +67,7 @@ impl AgentOs {
     /// # Cancel safety
     /// The VM ends even if the future is dropped.
     pub async fn dispose(&self) -> Result<(), ClientError> {
-        let vm = &self.0.vm;
+        let vm = self.vm();
         if !vm.end(&ClientError::Disposed) {
             return Ok(());
         }
@@ -97,17 +85,17 @@ impl AgentOs {
 
     /// What holds this VM in, read back from inside after it was built.
     pub fn isolation_report(&self) -> &IsolationReport {
-        &self.0.report
+        &self.0.owned.created.isolation
     }
 
     /// How long the sidecar took to build the VM, until its init said ready.
     pub fn boot_time(&self) -> std::time::Duration {
-        self.0.boot
+        std::time::Duration::from_micros(self.0.owned.created.boot_us)
     }
 
     /// The VM's id.
     pub fn id(&self) -> agentvm_wire::id::VmId {
-        self.0.vm.id
+        self.vm().id
     }
 
     /// The sidecar this VM lives in; pass it to [`AgentOsConfig::connection`] to put another VM beside it.
@@ -116,14 +104,6 @@ impl AgentOs {
     }
 
     pub(crate) fn vm(&self) -> &Arc<Vm> {
-        &self.0.vm
-    }
-}
-
-impl Drop for Inner {
-    fn drop(&mut self) {
-        if self.vm.end(&ClientError::Disposed) {
-            self.vm.link.abandon_vm(self.vm.id);
-        }
+        &self.0.owned.vm
     }
 }

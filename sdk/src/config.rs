@@ -118,6 +118,11 @@ pub struct ProcessLimits {
     pub stdin_queue_bytes: u64,
 }
 
+impl ProcessLimits {
+    /// One window: what may arrive before anybody can read.
+    pub(crate) const MIN_RETAINED_OUTPUT_BYTES: u64 = 256 << 10;
+}
+
 impl Default for ProcessLimits {
     fn default() -> Self {
         Self { spawned: 1024, retained_output_bytes: 512 << 10, stdin_queue_bytes: 1 << 20 }

@@ -2,7 +2,10 @@
 
 use std::{fmt, io, path::PathBuf, sync::Arc};
 
-use agentvm_wire::error::{Code, Rejection};
+use agentvm_wire::{
+    error::{Code, Rejection},
+    message::Response,
+};
 use bytes::Bytes;
 
 /// Why a call failed. Cheap to clone: every waiter of a lost connection gets the same first cause.
@@ -102,6 +105,12 @@ pub enum ClientError {
         /// How many there are.
         observed: u64,
     },
+    /// One output of an `exec` broke before its end, though the command's own end is known.
+    #[error("exec {stream} is lost: what follows is unknown")]
+    OutputLost {
+        /// `stdout` or `stderr`.
+        stream: &'static str,
+    },
     /// `exec` captured more than it may; the tree was killed.
     #[error("exec {stream} capture is {observed} bytes, limit is {limit}")]
     CaptureLimit {
@@ -128,6 +137,7 @@ impl ClientError {
             Self::StdinFull { .. } | Self::ResourceLimit { .. } => Code::RESOURCE_EXHAUSTED,
             Self::CaptureLimit { .. } => Code::TOO_LARGE,
             Self::StdinClosed => Code::EPIPE,
+            Self::OutputLost { .. } => Code::EIO,
             Self::BuildMismatch { .. } => Code::VERSION_MISMATCH,
             Self::Disposed | Self::HookMissing | Self::SidecarNotFound { .. } => Code::FAILED_PRECONDITION,
             Self::SidecarLaunch { .. }
@@ -140,6 +150,11 @@ impl ClientError {
     /// The sidecar refused an argument; names the field.
     pub(crate) fn invalid(field: &str, message: impl Into<String>) -> Self {
         Self::Rejected(Rejection::invalid(field, message))
+    }
+
+    /// A request got an answer that belongs to another.
+    pub(crate) fn unexpected(request: &str, answer: &Response) -> Self {
+        Self::disconnected(format!("{request} was answered with {}", answer.name()))
     }
 
     pub(crate) fn disconnected(reason: impl Into<String>) -> Self {

@@ -11,23 +11,32 @@ mod incoming;
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, Weak},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, Weak},
+    task::Waker,
 };
 
 use agentvm_wire::{
-    connection::Connection,
+    connection::{Connection, Turn},
     error::Code,
     id::{RequestId, StreamId, VmId},
     message::{Request, Response, Scope},
     process::{Execute, SignalProcess, SignalTarget, StdioStreams},
     session::Limits,
     stdio::Header,
+    vm::{VmConfig, VmCreated},
 };
+use bytes::Bytes;
 use tokio::sync::{Notify, oneshot};
 
 pub(crate) use driver::{Driver, start};
 
-use crate::{error::ClientError, process::entry::Entry, stdio::OutputStream, vm::Vm};
+use crate::{
+    config::ProcessLimits,
+    error::ClientError,
+    process::entry::Entry,
+    stdio::{OutputStream, stdin::StdinChunk},
+    vm::{OwnedVm, Vm},
+};
 
 /// One connection. See the module's notes.
 #[derive(Debug)]
@@ -35,8 +44,10 @@ pub(crate) struct Link {
     core: Mutex<Core>,
     /// Wakes the writer: one permit, so a wake-up is never lost and never piles up.
     wake: Notify,
+    /// Tells the driver that nobody needs the link any more; kept until it looks.
+    closing: Notify,
     /// The launched sidecar, if this program launched it.
-    pid: Option<u32>,
+    pid: OnceLock<u32>,
 }
 
 #[derive(Debug)]
@@ -53,6 +64,7 @@ struct Core {
 #[derive(Debug)]
 enum Waiter {
     Call(oneshot::Sender<Result<Response, ClientError>>),
+    Create(ProcessLimits, oneshot::Sender<Result<OwnedVm, ClientError>>),
     Start(Arc<Entry>),
     Signal(Arc<Entry>, String, SignalTarget),
     Nobody,
@@ -68,12 +80,12 @@ enum Route {
 /// What the writer sends next.
 enum Outgoing {
     Control(String),
-    Stdin { stream: StreamId, entry: Arc<Entry>, max_bytes: usize },
+    Stdin(Header, Bytes),
     Close,
 }
 
 impl Link {
-    fn new(pid: Option<u32>) -> Self {
+    fn new() -> Self {
         let core = Core {
             connection: Connection::client(Limits::default()),
             waiters: HashMap::new(),
@@ -82,11 +94,11 @@ impl Link {
             ended: None,
             closing: false,
         };
-        Self { core: Mutex::new(core), wake: Notify::new(), pid }
+        Self { core: Mutex::new(core), wake: Notify::new(), closing: Notify::new(), pid: OnceLock::new() }
     }
 
     pub(crate) fn pid(&self) -> Option<u32> {
-        self.pid
+        self.pid.get().copied()
     }
 
     fn lock(&self) -> MutexGuard<'_, Core> {
@@ -100,17 +112,29 @@ impl Link {
 
     // ---- requests ----
 
-    /// Sends a request and awaits its answer. Dropping the future forgets the answer, not the request; a VM that was
-    /// built for nobody is disposed of.
+    /// Sends a request and awaits its answer. Dropping the future forgets the answer, not the request.
     pub(crate) async fn call(&self, scope: Scope, request: &Request) -> Result<Response, ClientError> {
         let (sender, receiver) = oneshot::channel();
         self.post(scope, request, Waiter::Call(sender))?;
-        let mut answer = Answer { link: self, receiver };
-        match (&mut answer.receiver).await {
-            Ok(Ok(Response::Rejected(rejection))) => Err(ClientError::Rejected(rejection)),
-            Ok(answer) => answer,
-            Err(_) => Err(self.ended().unwrap_or(ClientError::Disposed)),
+        match self.answer(receiver).await? {
+            Response::Rejected(rejection) => Err(ClientError::Rejected(rejection)),
+            answer => Ok(answer),
         }
+    }
+
+    /// Has a VM built. Dropping the future disposes of it.
+    pub(crate) async fn create_vm(
+        &self,
+        config: VmConfig,
+        limits: ProcessLimits,
+    ) -> Result<OwnedVm, ClientError> {
+        let (sender, receiver) = oneshot::channel();
+        self.post(Scope::SESSION, &Request::CreateVm(config), Waiter::Create(limits, sender))?;
+        self.answer(receiver).await
+    }
+
+    async fn answer<T>(&self, receiver: oneshot::Receiver<Result<T, ClientError>>) -> Result<T, ClientError> {
+        receiver.await.unwrap_or_else(|_| Err(self.ended().unwrap_or(ClientError::Disposed)))
     }
 
     fn post(&self, scope: Scope, request: &Request, waiter: Waiter) -> Result<(), ClientError> {
@@ -132,13 +156,13 @@ impl Link {
 
     /// Chooses stream ids, makes the entry with them, and sends `execute`, all in one step, so that whatever the
     /// caller does next with the process follows it.
-    pub(crate) fn execute(
+    pub(crate) fn execute<T>(
         &self,
         vm: VmId,
         mut execute: Execute,
         wants: WantedStreams,
-        make: impl FnOnce(StdioStreams) -> Arc<Entry>,
-    ) -> Result<Arc<Entry>, ClientError> {
+        enter: impl FnOnce(StdioStreams) -> (Arc<Entry>, T),
+    ) -> Result<(Arc<Entry>, T), ClientError> {
         let mut guard = self.lock();
         let core = &mut *guard;
         core.check_alive()?;
@@ -150,7 +174,7 @@ impl Link {
             .connection
             .request(Scope::vm(vm), &Request::Execute(execute))
             .map_err(ClientError::Rejected)?;
-        let entry = make(streams);
+        let (entry, subscribed) = enter(streams);
         if let Some(stream) = streams.stdin {
             core.connection.open_send(stream, vm);
             core.routes.insert(stream, Route::Stdin(entry.clone()));
@@ -166,7 +190,7 @@ impl Link {
         core.waiters.insert(id, Waiter::Start(entry.clone()));
         drop(guard);
         self.wake.notify_one();
-        Ok(entry)
+        Ok((entry, subscribed))
     }
 
     /// Sends a signal; the entry has made sure that it is not already on its way.
@@ -194,59 +218,37 @@ impl Link {
         self.wake.notify_one();
     }
 
-    pub(crate) fn stop_streams(&self, streams: impl Iterator<Item = StreamId>) {
+    /// Nobody cares for these streams any more: what was not sent is not sent, what still comes goes nowhere.
+    pub(crate) fn abandon_streams(&self, streams: StdioStreams) {
+        let StdioStreams { stdin, stdout, stderr } = streams;
         let mut core = self.lock();
-        for stream in streams {
-            core.connection.stop(stream, &Code::CANCELLED);
+        for stream in [stdin, stdout, stderr].into_iter().flatten() {
             core.routes.remove(&stream);
+        }
+        if let Some(stdin) = stdin {
+            core.connection.reset(stdin, &Code::EPIPE, "the process has ended");
+        }
+        for output in [stdout, stderr].into_iter().flatten() {
+            core.connection.stop(output, &Code::CANCELLED);
         }
         drop(core);
         self.wake.notify_one();
-    }
-
-    /// The process is gone: what was not sent is not sent.
-    pub(crate) fn abandon_stdin(&self, stream: StreamId) {
-        let mut core = self.lock();
-        core.connection.reset(stream, &Code::EPIPE, "the process has ended");
-        core.routes.remove(&stream);
-        drop(core);
-        self.wake.notify_one();
-    }
-
-    /// The header for stdin bytes; `None` if the stream was closed meanwhile.
-    fn frame(&self, stream: StreamId, len: usize, fin: bool, more: bool) -> Option<Header> {
-        let mut core = self.lock();
-        if fin {
-            core.routes.remove(&stream);
-        }
-        core.connection.frame(stream, len, fin, more)
     }
 
     fn next_outgoing(&self) -> Option<Outgoing> {
-        let mut core = self.lock();
-        if let Some(text) = core.connection.next_control() {
-            return Some(Outgoing::Control(text));
-        }
-        if core.closing {
-            return Some(Outgoing::Close);
-        }
-        while let Some(turn) = core.connection.next_turn() {
-            if let Some(Route::Stdin(entry)) = core.routes.get(&turn.stream) {
-                let (entry, max_bytes) = (entry.clone(), turn.max_bytes);
-                return Some(Outgoing::Stdin { stream: turn.stream, entry, max_bytes });
-            }
-            core.connection.idle(turn.stream);
-        }
-        None
+        let mut wakers = Vec::new();
+        let next = self.lock().next_outgoing(&mut wakers);
+        wakers.into_iter().for_each(Waker::wake);
+        next
     }
 
     // ---- VMs ----
 
-    pub(crate) fn register_vm(&self, vm: &Arc<Vm>) -> Result<(), ClientError> {
-        let mut core = self.lock();
-        core.check_alive()?;
-        core.vms.insert(vm.id, Arc::downgrade(vm));
-        Ok(())
+    /// Makes a VM known, before anything that is said of it is read.
+    fn register_vm(self: &Arc<Self>, created: VmCreated, limits: ProcessLimits) -> OwnedVm {
+        let vm = Vm::new(created.vm, self.clone(), limits);
+        self.lock().vms.insert(vm.id, Arc::downgrade(&vm));
+        OwnedVm { vm, created }
     }
 
     /// Takes no more news of a VM and forgets its streams.
@@ -269,6 +271,7 @@ impl Link {
     /// Ends the session and its VMs once what waits is sent; the driver and its thread end with it.
     pub(crate) fn close(&self) {
         self.lock().closing = true;
+        self.closing.notify_one();
         self.wake.notify_one();
     }
 
@@ -289,6 +292,7 @@ impl Link {
             match waiter {
                 // Whoever dropped the receiver does not want to know.
                 Waiter::Call(sender) => drop(sender.send(Err(cause.clone()))),
+                Waiter::Create(_, sender) => drop(sender.send(Err(cause.clone()))),
                 Waiter::Start(entry) | Waiter::Signal(entry, ..) => entry.lost(cause.clone()),
                 Waiter::Nobody => {}
             }
@@ -303,21 +307,6 @@ impl Link {
     }
 }
 
-/// An answer that is awaited. It may have been delivered and not yet been read when the caller loses interest.
-struct Answer<'a> {
-    link: &'a Link,
-    receiver: oneshot::Receiver<Result<Response, ClientError>>,
-}
-
-impl Drop for Answer<'_> {
-    fn drop(&mut self) {
-        self.receiver.close();
-        if let Ok(Ok(Response::VmCreated(created))) = self.receiver.try_recv() {
-            self.link.abandon_vm(created.vm);
-        }
-    }
-}
-
 /// Which streams a process shall have.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WantedStreams {
@@ -327,6 +316,41 @@ pub(crate) struct WantedStreams {
 }
 
 impl Core {
+    /// Control first, then the streams in turn.
+    fn next_outgoing(&mut self, wakers: &mut Vec<Waker>) -> Option<Outgoing> {
+        if let Some(text) = self.connection.next_control() {
+            return Some(Outgoing::Control(text));
+        }
+        if self.closing {
+            return Some(Outgoing::Close);
+        }
+        while let Some(turn) = self.connection.next_turn() {
+            if let Some((header, bytes)) = self.next_stdin(turn, wakers) {
+                return Some(Outgoing::Stdin(header, bytes));
+            }
+        }
+        None
+    }
+
+    /// Takes and frames the bytes in one step: a write that comes in between would find its stream ready already, and
+    /// then see it put to rest by a frame that knew nothing of it.
+    fn next_stdin(&mut self, turn: Turn, wakers: &mut Vec<Waker>) -> Option<(Header, Bytes)> {
+        let Some(Route::Stdin(entry)) = self.routes.get(&turn.stream) else {
+            self.connection.idle(turn.stream);
+            return None;
+        };
+        let StdinChunk { bytes, fin, more } = entry.take_stdin(turn.max_bytes, wakers);
+        if bytes.is_empty() && !fin {
+            self.connection.idle(turn.stream);
+            return None;
+        }
+        if fin {
+            self.routes.remove(&turn.stream);
+        }
+        let header = self.connection.frame(turn.stream, bytes.len(), fin, more)?;
+        Some((header, bytes))
+    }
+
     fn check_alive(&self) -> Result<(), ClientError> {
         match &self.ended {
             Some(cause) => Err(cause.clone()),

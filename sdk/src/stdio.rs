@@ -8,6 +8,8 @@ mod tests;
 
 use std::time::Duration;
 
+use agentvm_wire::process::StreamEnds;
+
 pub use ring::Overflow;
 pub use stdin::StdinInput;
 pub use stream::{ByteStream, Output, StreamLost};
@@ -20,11 +22,21 @@ pub enum OutputStream {
     Stderr,
 }
 
+impl OutputStream {
+    /// This stream's own of the two offsets.
+    pub(crate) fn of(self, ends: StreamEnds) -> Option<u64> {
+        match self {
+            Self::Stdout => ends.stdout,
+            Self::Stderr => ends.stderr,
+        }
+    }
+}
+
 /// Where a subscription to an output begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum OutputFrom {
-    /// With the oldest byte that is retained; what is gone before it shows as a gap only if something is.
+    /// With the oldest byte that is retained; a [`Output::Gap`] tells what is gone before it, if something is.
     #[default]
     Start,
     /// With what arrives from now on.

@@ -7,7 +7,9 @@ use std::sync::{
 
 use agentvm_wire::{
     id::{ProcessId, VmId},
+    message::{Request, Response, Scope},
     process::{Drain, Execute},
+    vm::VmCreated,
 };
 use tokio::sync::watch;
 
@@ -51,6 +53,22 @@ impl Vm {
         self.ended.borrow().clone().map_or(Ok(()), Err)
     }
 
+    /// Asks something about the VM. If the VM ends first, that is the answer, and at once.
+    pub(crate) async fn call(&self, request: &Request) -> Result<Response, ClientError> {
+        self.check_alive()?;
+        let mut ended = self.ended.subscribe();
+        tokio::select! {
+            biased;
+            Ok(_) = ended.wait_for(Option::is_some) => {}
+            answer = self.link.call(Scope::vm(self.id), request) => match answer {
+                // It may have ended while the request was on its way.
+                Err(error) => return Err(self.check_alive().err().unwrap_or(error)),
+                Ok(answer) => return Ok(answer),
+            },
+        }
+        Err(self.check_alive().err().unwrap_or(ClientError::Disposed))
+    }
+
     /// The VM is gone: everyone who waits for one of its processes learns why. The first cause counts.
     pub(crate) fn end(&self, cause: &ClientError) -> bool {
         let first = self.ended.send_if_modified(|ended| {
@@ -81,10 +99,10 @@ impl Vm {
         entries
     }
 
-    /// Forgets an entry and drains what its streams still bring to nowhere.
+    /// Forgets an entry and its streams.
     pub(crate) fn forget(&self, entry: &Entry) {
         self.entries.remove_sync(&entry.id);
-        entry.stop_output();
+        entry.abandon();
     }
 
     /// A synthetic pid for a spawned process: rises by one, never reused.
@@ -97,13 +115,19 @@ impl Vm {
         ProcessId(self.next_exec.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Sends `execute`; the entry is registered before the request leaves, so that its exit finds it.
-    pub(crate) fn execute(&self, execute: Execute, wants: WantedStreams) -> Result<Arc<Entry>, ClientError> {
+    /// Sends `execute`; the entry is registered before the request leaves, so that its exit finds it, and `subscribe`
+    /// is called on it, so that its first byte finds every subscriber.
+    pub(crate) fn execute<T>(
+        &self,
+        execute: Execute,
+        wants: WantedStreams,
+        subscribe: impl FnOnce(&Arc<Entry>) -> T,
+    ) -> Result<(Arc<Entry>, T), ClientError> {
         self.check_alive()?;
         execute.validate().map_err(ClientError::Rejected)?;
         let (id, drains) = (execute.process, execute.drain.is_some());
         let (command, args) = (execute.command.clone(), execute.args.clone());
-        let entry = self.link.execute(self.id, execute, wants, |streams| {
+        let (entry, subscribed) = self.link.execute(self.id, execute, wants, |streams| {
             let entry = Arc::new(Entry::new(NewEntry {
                 id,
                 vm: self.id,
@@ -112,17 +136,36 @@ impl Vm {
                 args,
                 streams,
                 drains,
-                retained_bytes: self.limits.retained_output_bytes,
+                retained_bytes: self
+                    .limits
+                    .retained_output_bytes
+                    .max(ProcessLimits::MIN_RETAINED_OUTPUT_BYTES),
                 stdin_bytes: self.limits.stdin_queue_bytes,
             }));
             self.entries.upsert_sync(id, entry.clone());
-            entry
+            let subscribed = subscribe(&entry);
+            (entry, subscribed)
         })?;
         // Ended between the check and the registration: the entry missed the news.
         if let Err(cause) = self.check_alive() {
             entry.lost(cause);
         }
-        Ok(entry)
+        Ok((entry, subscribed))
+    }
+}
+
+/// A VM on its way to its handle, and in it: dropping it disposes of the VM, wherever it got to.
+#[derive(Debug)]
+pub(crate) struct OwnedVm {
+    pub(crate) vm: Arc<Vm>,
+    pub(crate) created: VmCreated,
+}
+
+impl Drop for OwnedVm {
+    fn drop(&mut self) {
+        if self.vm.end(&ClientError::Disposed) {
+            self.vm.link.abandon_vm(self.vm.id);
+        }
     }
 }
 

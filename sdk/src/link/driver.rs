@@ -14,7 +14,10 @@ use agentvm_wire::{
 };
 use bytes::{BufMut as _, BytesMut};
 use futures_util::{Sink, SinkExt as _, Stream, StreamExt as _};
-use tokio::{sync::oneshot, time::timeout};
+use tokio::{
+    sync::oneshot,
+    time::{sleep, timeout},
+};
 use tokio_tungstenite::{
     WebSocketStream, client_async_with_config,
     tungstenite::{
@@ -32,12 +35,12 @@ use crate::{
 
 /// How long the WebSocket handshake and `hello` may take, each.
 const GREETING_LIMIT: Duration = Duration::from_secs(10);
-/// How long a close frame may take to leave.
+/// How long the last words may take: ours to leave, and the sidecar's to be read once writing has failed.
 const CLOSE_LIMIT: Duration = Duration::from_secs(1);
 /// Twice the largest message the sidecar may send: anything above is not read.
 const MAX_MESSAGE_BYTES: usize = 32 << 20;
 
-type Ready = oneshot::Sender<Result<Driver, ClientError>>;
+type Ready = oneshot::Sender<Result<(), ClientError>>;
 
 /// Owns the connection: dropping it ends the session with all its VMs.
 #[derive(Debug)]
@@ -58,29 +61,41 @@ impl Drop for Driver {
 /// Connects on a thread of its own and returns once the session is open. Dropping the future closes it again.
 pub(crate) async fn start(connector: Connector) -> Result<Driver, ClientError> {
     let (ready, opened) = oneshot::channel();
+    let driver = Driver(Arc::new(Link::new()));
+    let link = driver.link().clone();
     thread::Builder::new()
         .name("agentvm-link".to_owned())
         .spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             match runtime {
-                Ok(runtime) => runtime.block_on(serve(connector, ready)),
+                Ok(runtime) => runtime.block_on(serve(connector, &link, ready)),
                 Err(error) => drop(ready.send(Err(disconnected("no runtime for the connection", error)))),
             }
         })
         .map_err(|error| disconnected("no thread for the connection", error))?;
-    opened.await.unwrap_or_else(|_| Err(ClientError::disconnected("the connection's thread ended")))
+    match opened.await {
+        Ok(opened) => opened.map(|()| driver),
+        Err(_) => Err(ClientError::disconnected("the connection's thread ended")),
+    }
 }
 
 /// The connection's whole life.
-async fn serve(connector: Connector, ready: Ready) {
-    let (socket, mut launched) = match connector.connect().await {
+async fn serve(connector: Connector, link: &Arc<Link>, ready: Ready) {
+    let connected = tokio::select! {
+        connected = connector.connect() => connected,
+        () = link.closing.notified() => Err(ClientError::Disposed),
+    };
+    let (socket, mut launched) = match connected {
         Ok(connected) => connected,
         Err(error) => return drop(ready.send(Err(error))),
     };
-    let link = Arc::new(Link::new(launched.as_ref().and_then(Launched::pid)));
+    if let Some(pid) = launched.as_ref().and_then(Launched::pid) {
+        link.pid.get_or_init(|| pid);
+    }
     let mut ready = Some(ready);
     let mut cause = tokio::select! {
-        cause = session(&link, socket, &mut ready) => cause,
+        cause = session(link, socket, &mut ready) => cause,
+        () = overdue(link) => ClientError::Disposed,
         () = forward_stderr(launched.as_mut()) => unreachable!("it is pending for ever"),
     };
     if let Some(launched) = &mut launched {
@@ -93,6 +108,12 @@ async fn serve(connector: Connector, ready: Ready) {
     if let Some(launched) = launched {
         launched.reap().await;
     }
+}
+
+/// Resolves if the link was closed and still is not: the sidecar does not read, or does not answer.
+async fn overdue(link: &Link) {
+    link.closing.notified().await;
+    sleep(CLOSE_LIMIT).await;
 }
 
 async fn forward_stderr(launched: Option<&mut Launched>) {
@@ -118,8 +139,8 @@ async fn session(link: &Arc<Link>, socket: Box<dyn Duplex>, ready: &mut Option<R
     match end {
         End::Cause(cause) => cause,
         End::Violation(violation) => {
-            let close =
-                CloseFrame { code: violation.close_code.into(), reason: violation.reason.as_str().into() };
+            let reason = violation.reason.as_str().into();
+            let close = CloseFrame { code: violation.close_code.into(), reason };
             // A peer that broke the protocol may not read either.
             let _ = timeout(CLOSE_LIMIT, sink.send(Message::Close(Some(close)))).await;
             ClientError::disconnected(format!("sidecar broke the protocol: {violation}"))
@@ -154,10 +175,7 @@ async fn greet(link: &Arc<Link>, ready: &mut Option<Ready>) -> Result<(), Client
     let answer = timeout(GREETING_LIMIT, link.call(Scope::SESSION, &hello)).await;
     let welcome = match answer {
         Ok(Ok(Response::Welcome(welcome))) => welcome,
-        Ok(Ok(other)) => {
-            let reason = format!("hello was answered with {}", other.name());
-            return Err(ClientError::disconnected(reason));
-        }
+        Ok(Ok(other)) => return Err(ClientError::unexpected("hello", &other)),
         Ok(Err(error)) => return Err(error),
         Err(_) => return Err(ClientError::disconnected("no answer to hello within 10 s")),
     };
@@ -166,14 +184,14 @@ async fn greet(link: &Arc<Link>, ready: &mut Option<Ready>) -> Result<(), Client
     }
     link.lock().connection.set_limits(welcome.limits);
     if let Some(ready) = ready.take() {
-        // If nobody waits any more, the driver is dropped here and closes the session.
-        drop(ready.send(Ok(Driver(link.clone()))));
+        // Whoever no longer waits has dropped the driver, which closes the session.
+        drop(ready.send(Ok(())));
     }
     Ok(())
 }
 
 async fn read(
-    link: &Link,
+    link: &Arc<Link>,
     mut stream: impl Stream<Item = Result<Message, tungstenite::Error>> + Unpin,
 ) -> End {
     loop {
@@ -199,13 +217,7 @@ async fn write(link: &Link, sink: &mut (impl Sink<Message, Error = tungstenite::
         };
         let sent = match outgoing {
             Outgoing::Control(text) => sink.send(Message::text(text)).await,
-            Outgoing::Stdin { stream, entry, max_bytes } => {
-                let (bytes, fin, more) = entry.take_stdin(max_bytes);
-                if bytes.is_empty() && !fin {
-                    link.lock().connection.idle(stream);
-                    continue;
-                }
-                let Some(header) = link.frame(stream, bytes.len(), fin, more) else { continue };
+            Outgoing::Stdin(header, bytes) => {
                 let mut message = BytesMut::with_capacity(HEADER_BYTES + bytes.len());
                 message.put_slice(&header.encode());
                 message.put_slice(&bytes);
@@ -220,7 +232,8 @@ async fn write(link: &Link, sink: &mut (impl Sink<Message, Error = tungstenite::
         if let Err(error) = sent {
             // What the peer still said before it went, above all why, is the reader's to find.
             tracing::debug!(%error, "writing to the sidecar failed");
-            return pending().await;
+            sleep(CLOSE_LIMIT).await;
+            return End::Cause(websocket_error("connection lost", error));
         }
     }
 }

@@ -14,7 +14,7 @@ use super::{Link, Route, Waiter};
 use crate::{error::ClientError, process::start_failure, vm::Vm};
 
 impl Link {
-    pub(super) fn receive_text(&self, text: &str) -> Result<(), Violation> {
+    pub(super) fn receive_text(self: &Arc<Self>, text: &str) -> Result<(), Violation> {
         let received = self.lock().connection.receive_text(text)?;
         match received {
             Received::Response { id, response } => self.answered(id, response),
@@ -32,31 +32,32 @@ impl Link {
     }
 
     pub(super) fn receive_binary(&self, message: Bytes) -> Result<(), Violation> {
-        let (payload, fin, route) = {
-            let mut core = self.lock();
-            match core.connection.receive_binary(message)? {
-                Received::Data { stream, payload, fin, .. } => {
-                    let route =
-                        if fin { core.routes.remove(&stream) } else { core.routes.get(&stream).cloned() };
-                    (payload, fin, route)
-                }
-                _ => return Ok(()),
+        let received = self.lock().connection.receive_binary(message)?;
+        match received {
+            Received::Data { stream, payload, fin, .. } => self.data(stream, &payload, fin),
+            // The core refused the message, which costs the stream.
+            Received::Reset { stream, .. } => {
+                self.reset(stream);
+                self.wake.notify_one();
             }
-        };
-        if let Some(Route::Output(entry, which)) = route {
-            entry.data(which, &payload, fin);
+            _ => {}
         }
         Ok(())
     }
 
-    fn answered(&self, id: RequestId, response: Response) {
+    fn answered(self: &Arc<Self>, id: RequestId, response: Response) {
         let Some(waiter) = self.lock().waiters.remove(&id) else { return };
         match (waiter, response) {
-            (Waiter::Call(sender), response) => {
-                // A VM whose `create` was dropped meanwhile belongs to nobody.
-                if let Err(Ok(Response::VmCreated(created))) = sender.send(Ok(response)) {
-                    self.abandon_vm(created.vm);
-                }
+            // Whoever dropped the receiver does not want to know.
+            (Waiter::Call(sender), response) => drop(sender.send(Ok(response))),
+            (Waiter::Create(limits, sender), response) => {
+                let created = match response {
+                    Response::VmCreated(created) => Ok(self.register_vm(created, limits)),
+                    Response::Rejected(rejection) => Err(ClientError::Rejected(rejection)),
+                    other => Err(ClientError::unexpected("create_vm", &other)),
+                };
+                // A VM whose `create` was dropped meanwhile belongs to nobody and is disposed of here.
+                drop(sender.send(created));
             }
             (Waiter::Start(entry), Response::ProcessStarted(started)) => entry.started(started),
             (Waiter::Start(entry), Response::Rejected(rejection)) => {
@@ -70,10 +71,7 @@ impl Link {
                 drop(core);
                 entry.start_failed(start_failure(&entry.command, rejection));
             }
-            (Waiter::Start(entry), other) => {
-                let reason = format!("execute was answered with {}", other.name());
-                entry.lost(ClientError::disconnected(reason));
-            }
+            (Waiter::Start(entry), other) => entry.lost(ClientError::unexpected("execute", &other)),
             (Waiter::Signal(entry, signal, target), _) => entry.signal_answered(&signal, target),
             (Waiter::Nobody, _) => {}
         }
@@ -103,6 +101,16 @@ impl Link {
                 vm.end(&ClientError::Disposed);
             }
             Event::VmState(_) => {}
+        }
+    }
+
+    fn data(&self, stream: StreamId, payload: &[u8], fin: bool) {
+        let route = {
+            let routes = &mut self.lock().routes;
+            if fin { routes.remove(&stream) } else { routes.get(&stream).cloned() }
+        };
+        if let Some(Route::Output(entry, which)) = route {
+            entry.data(which, payload, fin);
         }
     }
 

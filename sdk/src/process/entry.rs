@@ -1,8 +1,10 @@
 //! What the client keeps of one process: its rings, its stdin queue, its life. Shared by the connection driver, which
 //! feeds it, and by every handle, which reads it.
 //!
-//! Locks: an entry's lock is never held while the link's is taken. Whatever a change of state entails (credit,
-//! wakers, the exit) is collected under the lock and done after it.
+//! Locks: an entry's lock is never held while the link's is taken (the other way round it may be). Whatever a change
+//! of state entails (credit, wakers, the exit) is collected under the lock and done after it.
+
+mod state;
 
 use std::{
     io,
@@ -11,22 +13,23 @@ use std::{
 };
 
 use agentvm_wire::{
-    id::{ProcessId, StreamId, VmId},
+    id::{ProcessId, VmId},
     process::{ProcessExited, ProcessStarted, SignalTarget, StdioStreams, StreamEnds},
 };
 use bytes::Bytes;
 
+use self::state::{Effects, State};
 use super::{
     exit::{Exit, Outcome},
-    lifecycle::{Event, Lifecycle, Progress},
+    lifecycle::Event,
 };
 use crate::{
     error::ClientError,
     link::Link,
     stdio::{
-        OutputStream,
+        OutputFrom, OutputStream,
         ring::{CursorId, Overflow, Read, Ring},
-        stdin::StdinQueue,
+        stdin::StdinChunk,
     },
 };
 
@@ -47,26 +50,6 @@ pub(crate) struct Entry {
     state: Mutex<State>,
 }
 
-#[derive(Debug)]
-struct State {
-    lifecycle: Lifecycle,
-    started: Option<ProcessStarted>,
-    failure: Option<ClientError>,
-    stdout: Option<Output>,
-    stderr: Option<Output>,
-    stdin: StdinQueue,
-    /// Signals sent and not yet answered: the same one again changes nothing.
-    signals: Vec<(String, SignalTarget)>,
-}
-
-#[derive(Debug)]
-struct Output {
-    stream: StreamId,
-    ring: Ring,
-    /// Consumed offset last told to the connection.
-    reported: u64,
-}
-
 /// What a new entry is made from.
 pub(crate) struct NewEntry {
     pub(crate) id: ProcessId,
@@ -80,28 +63,9 @@ pub(crate) struct NewEntry {
     pub(crate) stdin_bytes: u64,
 }
 
-/// What follows from a change of state, done once the lock is released.
-#[derive(Default)]
-struct Effects {
-    wakers: Vec<Waker>,
-    consumed: Vec<(StreamId, u64)>,
-    outcome: Option<Outcome>,
-}
-
 impl Entry {
     pub(crate) fn new(new: NewEntry) -> Self {
-        let output = |stream: Option<StreamId>| {
-            stream.map(|stream| Output { stream, ring: Ring::new(new.retained_bytes), reported: 0 })
-        };
-        let state = State {
-            lifecycle: Lifecycle::Starting,
-            started: None,
-            failure: None,
-            stdout: output(new.streams.stdout),
-            stderr: output(new.streams.stderr),
-            stdin: new.streams.stdin.map_or_else(StdinQueue::closed, |_| StdinQueue::new(new.stdin_bytes)),
-            signals: Vec::new(),
-        };
+        let state = State::new(new.streams, new.retained_bytes, new.stdin_bytes);
         Self {
             id: new.id,
             vm: new.vm,
@@ -129,7 +93,10 @@ impl Entry {
     /// The start was refused: the message also goes to standard error, as a shell would write it.
     pub(crate) fn start_failed(&self, error: ClientError) {
         self.update(|state, effects| {
-            if let Some(stderr) = &mut state.stderr {
+            if state.lifecycle.has_ended() {
+                return None;
+            }
+            if let Some(stderr) = state.output(OutputStream::Stderr) {
                 stderr.ring.push(format!("{error}\n").as_bytes(), &mut effects.wakers);
             }
             state.end_streams(effects, Ring::finish);
@@ -139,8 +106,8 @@ impl Entry {
     }
 
     pub(crate) fn exited(&self, exited: ProcessExited) {
-        self.update(|state, _| {
-            state.stdin.abandon();
+        self.update(|state, effects| {
+            state.stdin.abandon(&mut effects.wakers);
             let drains = self.drains && exited.output_open;
             let end = exited.end;
             state.lifecycle.step(Event::Exited { status: exited.into(), end, drains })
@@ -176,7 +143,7 @@ impl Entry {
     /// The VM or the connection is gone: nothing more will come.
     pub(crate) fn lost(&self, error: ClientError) {
         self.update(|state, effects| {
-            state.stdin.abandon();
+            state.stdin.abandon(&mut effects.wakers);
             let progress = state.progress();
             state.end_streams(effects, Ring::lose);
             if !state.lifecycle.has_ended() {
@@ -192,14 +159,15 @@ impl Entry {
 
     /// Nobody reads standard input any more.
     pub(crate) fn stdin_stopped(&self) {
-        self.lock().stdin.abandon();
+        self.update(|state, effects| {
+            state.stdin.abandon(&mut effects.wakers);
+            None
+        });
     }
 
-    /// The next bytes for standard input; the flags are (end comes with them, more follows).
-    pub(crate) fn take_stdin(&self, max: usize) -> (Bytes, bool, bool) {
-        let mut state = self.lock();
-        let (bytes, fin) = state.stdin.take(max);
-        (bytes, fin, state.stdin.has_more())
+    /// The next bytes for standard input.
+    pub(crate) fn take_stdin(&self, max: usize, wakers: &mut Vec<Waker>) -> StdinChunk {
+        self.lock().stdin.take(max, wakers)
     }
 
     // ---- used by handles ----
@@ -245,26 +213,21 @@ impl Entry {
         self.lock().signals.retain(|(name, to)| (name.as_str(), *to) != (signal, target));
     }
 
-    /// A cursor on an output the process has; it begins with what is retained unless told otherwise.
+    /// A cursor on an output, where the process has it.
     pub(crate) fn subscribe(
         &self,
         which: OutputStream,
-        from: Option<u64>,
+        from: OutputFrom,
         overflow: Overflow,
     ) -> Option<CursorId> {
-        let mut id = None;
-        self.update(|state, _| {
-            if let Some(output) = state.output(which) {
-                let at = from.unwrap_or(output.ring.start());
-                id = Some(output.ring.subscribe(at, overflow));
-            }
-            None
-        });
-        id
-    }
-
-    pub(crate) fn output_head(&self, which: OutputStream) -> u64 {
-        self.lock().output(which).map_or(0, |output| output.ring.head())
+        let mut state = self.lock();
+        let ring = &mut state.output(which)?.ring;
+        let at = match from {
+            OutputFrom::Start => 0,
+            OutputFrom::Now => ring.head(),
+            OutputFrom::Offset(offset) => offset,
+        };
+        Some(ring.subscribe(at, overflow))
     }
 
     pub(crate) fn unsubscribe(&self, which: OutputStream, cursor: CursorId) {
@@ -279,13 +242,7 @@ impl Entry {
     /// What lies at a cursor; with `own_only` nothing beyond what the process itself wrote.
     pub(crate) fn read(&self, which: OutputStream, cursor: CursorId, own_only: bool, waker: &Waker) -> Read {
         let mut state = self.lock();
-        let limit = match (&state.lifecycle, own_only) {
-            (Lifecycle::Delivering { end, .. }, true) => match which {
-                OutputStream::Stdout => end.stdout,
-                OutputStream::Stderr => end.stderr,
-            },
-            _ => None,
-        };
+        let limit = if own_only { which.of(state.lifecycle.own_end()) } else { None };
         let ended = own_only && state.lifecycle.has_ended();
         let Some(output) = state.output(which) else { return Read::End };
         match output.ring.read(cursor, limit, waker) {
@@ -304,9 +261,10 @@ impl Entry {
         });
     }
 
-    /// Nobody will read this process's output again: the sidecar drains what still comes to nowhere.
-    pub(crate) fn stop_output(&self) {
-        self.link.stop_streams([self.streams.stdout, self.streams.stderr].into_iter().flatten());
+    /// Nobody will write to or read from this process again: what it still writes goes nowhere.
+    pub(crate) fn abandon(&self) {
+        self.stdin_stopped();
+        self.link.abandon_streams(self.streams);
     }
 
     pub(crate) fn streams(&self) -> StdioStreams {
@@ -338,7 +296,7 @@ impl Entry {
             let outcome = change(&mut state, &mut effects);
             effects.outcome = outcome.or_else(|| state.settle());
             if effects.outcome.is_some() {
-                state.stdin.abandon();
+                state.stdin.abandon(&mut effects.wakers);
                 // Readers that end with the process's own output must look again.
                 state.wake_outputs(&mut effects);
             }
@@ -346,66 +304,13 @@ impl Entry {
         }
         if let Some(outcome) = effects.outcome {
             self.exit.publish(outcome);
-            if let Some(stdin) = self.streams.stdin {
-                self.link.abandon_stdin(stdin);
+            if self.streams.stdin.is_some() {
+                self.link.abandon_streams(StdioStreams { stdin: self.streams.stdin, ..Default::default() });
             }
         }
         if !effects.consumed.is_empty() {
             self.link.consumed(&effects.consumed);
         }
         effects.wakers.into_iter().for_each(Waker::wake);
-    }
-}
-
-impl State {
-    fn output(&mut self, which: OutputStream) -> Option<&mut Output> {
-        match which {
-            OutputStream::Stdout => self.stdout.as_mut(),
-            OutputStream::Stderr => self.stderr.as_mut(),
-        }
-    }
-
-    fn outputs(&mut self) -> impl Iterator<Item = &mut Output> {
-        self.stdout.iter_mut().chain(self.stderr.iter_mut())
-    }
-
-    fn settle(&mut self) -> Option<Outcome> {
-        if !matches!(self.lifecycle, Lifecycle::Delivering { .. }) {
-            return None;
-        }
-        let progress = self.progress();
-        self.lifecycle.step(Event::Progress(progress))
-    }
-
-    /// A lost stream brings nothing more: it holds nobody up.
-    fn progress(&self) -> Progress {
-        let alive = |output: &Option<Output>, offset: fn(&Ring) -> u64| {
-            output.as_ref().filter(|output| !output.ring.is_lost()).map(|output| offset(&output.ring))
-        };
-        let reached =
-            |offset| StreamEnds { stdout: alive(&self.stdout, offset), stderr: alive(&self.stderr, offset) };
-        Progress { received: reached(Ring::head), delivered: reached(Ring::consumed) }
-    }
-
-    fn end_streams(&mut self, effects: &mut Effects, end: fn(&mut Ring, &mut Vec<Waker>)) {
-        for output in self.outputs() {
-            end(&mut output.ring, &mut effects.wakers);
-        }
-    }
-
-    fn wake_outputs(&mut self, effects: &mut Effects) {
-        for output in self.outputs() {
-            output.ring.wake_all(&mut effects.wakers);
-        }
-    }
-
-    fn collect_consumed(&mut self, effects: &mut Effects) {
-        for output in self.outputs() {
-            let consumed = output.ring.consumed();
-            if consumed > output.reported && output.ring.is_open() {
-                output.reported = consumed;
-                effects.consumed.push((output.stream, consumed));
-            }
-        }
     }
 }

@@ -167,6 +167,7 @@ struct Reader {
     stream: ByteStream,
     callback: Option<OutputCallback>,
     open: bool,
+    lost: bool,
 }
 
 impl Run {
@@ -189,23 +190,22 @@ impl Run {
             ..empty_execute()
         };
         let wants = WantedStreams { stdin: options.stdin.is_some(), stdout: true, stderr: true };
-        let entry = vm.execute(execute, wants)?;
+        let (on_stdout, on_stderr) = (options.on_stdout, options.on_stderr);
+        let (entry, (stdout, stderr)) = vm.execute(execute, wants, |entry| {
+            let stdout = Reader::new(entry, "stdout", OutputStream::Stdout, on_stdout);
+            let stderr = Reader::new(entry, "stderr", OutputStream::Stderr, on_stderr);
+            (stdout, stderr)
+        })?;
         if let Some(input) = options.stdin {
             // Taken whole: nothing is queued before it. A process that is gone already wants none.
             let _ = entry.write_stdin(input.0);
             entry.close_stdin();
         }
-        let reader = |name, which, callback| Reader {
-            name,
-            stream: ByteStream::new(entry.clone(), which, OutputFrom::Start, Overflow::Wait).until_exit(),
-            callback,
-            open: true,
-        };
         let exit = entry.exit.clone();
         Ok(Self {
             exit: async move { exit.wait().await }.boxed(),
-            stdout: reader("stdout", OutputStream::Stdout, options.on_stdout),
-            stderr: reader("stderr", OutputStream::Stderr, options.on_stderr),
+            stdout,
+            stderr,
             capture: Capture::new(options.capture_stdio, options.max_output_bytes),
             finished: false,
             entry,
@@ -213,14 +213,20 @@ impl Run {
         })
     }
 
+    /// The exit is looked at first: output that came before it is then surely taken, whoever comes between.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Outcome> {
+        let exit = self.exit.poll_unpin(cx);
         for reader in [&mut self.stdout, &mut self.stderr] {
             if let Err(error) = reader.poll(cx, &mut self.capture) {
                 self.entry.signal("SIGKILL", SignalTarget::Tree);
                 return Poll::Ready(Err(error));
             }
         }
-        self.exit.poll_unpin(cx)
+        exit.map(|outcome| {
+            let status = outcome?;
+            let lost = [&self.stdout, &self.stderr].into_iter().find(|reader| reader.lost);
+            lost.map_or(Ok(status), |reader| Err(ClientError::OutputLost { stream: reader.name }))
+        })
     }
 }
 
@@ -234,6 +240,16 @@ impl Drop for Run {
 }
 
 impl Reader {
+    fn new(
+        entry: &Arc<Entry>,
+        name: &'static str,
+        which: OutputStream,
+        callback: Option<OutputCallback>,
+    ) -> Self {
+        let stream = ByteStream::new(entry.clone(), which, OutputFrom::Start, Overflow::Wait).until_exit();
+        Self { name, stream, callback, open: true, lost: false }
+    }
+
     /// Takes what is there: callback first, then the capture, and only then does the cursor move.
     fn poll(&mut self, cx: &mut Context<'_>, capture: &mut Capture) -> Result<(), ClientError> {
         while self.open {
@@ -247,8 +263,9 @@ impl Reader {
                     capture.take_chunk(self.name, &bytes)?;
                     self.stream.advance(bytes.len());
                 }
-                // A waiting cursor meets no gap; a lost stream is told by the exit.
-                Poll::Ready(Some(Ok(Output::Gap { .. }) | Err(_)) | None) => self.open = false,
+                // A waiting cursor meets no gap.
+                Poll::Ready(Some(Ok(Output::Gap { .. }) | Err(_))) => (self.open, self.lost) = (false, true),
+                Poll::Ready(None) => self.open = false,
                 Poll::Pending => break,
             }
         }
@@ -273,13 +290,15 @@ impl Capture {
         if !self.enabled {
             return Ok(());
         }
-        let observed = (self.stdout.len() + self.stderr.len() + bytes.len()) as u64;
+        let captured = (self.stdout.len() + self.stderr.len()) as u64;
+        let observed = captured + bytes.len() as u64;
+        let room = usize::try_from(self.limit - captured).unwrap_or(usize::MAX).min(bytes.len());
+        let kept = if stream == "stdout" { &mut self.stdout } else { &mut self.stderr };
+        kept.extend_from_slice(&bytes[..room]);
         if observed > self.limit {
             let (stdout, stderr) = self.take();
             return Err(ClientError::CaptureLimit { stream, observed, limit: self.limit, stdout, stderr });
         }
-        let kept = if stream == "stdout" { &mut self.stdout } else { &mut self.stderr };
-        kept.extend_from_slice(bytes);
         Ok(())
     }
 

@@ -28,8 +28,8 @@ pub(crate) enum Lifecycle {
     Draining(ExitStatus),
     /// It ended; its output is on the way up to `end`.
     Delivering { status: ExitStatus, end: StreamEnds },
-    /// Its outcome is published.
-    Ended,
+    /// Its outcome is published; `end` is where its own output ended, as far as that is known.
+    Ended { end: StreamEnds },
 }
 
 /// What happens to it.
@@ -59,18 +59,29 @@ pub(crate) struct Progress {
 impl Lifecycle {
     /// Takes one event; returns the outcome to publish, once.
     pub(crate) fn step(&mut self, event: Event) -> Option<Outcome> {
-        let (next, outcome) = std::mem::replace(self, Self::Ended).next(event);
+        let (next, outcome) = std::mem::replace(self, Self::ENDED).next(event);
         *self = next;
         outcome
     }
 
     pub(crate) fn has_ended(&self) -> bool {
-        matches!(self, Self::Ended)
+        matches!(self, Self::Ended { .. })
     }
+
+    /// Up to where each stream holds the process's own output, once that is known.
+    pub(crate) fn own_end(&self) -> StreamEnds {
+        match self {
+            Self::Delivering { end, .. } | Self::Ended { end } => *end,
+            Self::Starting | Self::Running | Self::Draining(_) => StreamEnds::default(),
+        }
+    }
+
+    /// Ended, and nobody knows where its output did.
+    const ENDED: Self = Self::Ended { end: StreamEnds { stdout: None, stderr: None } };
 
     fn next(self, event: Event) -> (Self, Option<Outcome>) {
         match (self, event) {
-            (Self::Ended, _) => (Self::Ended, None),
+            (ended @ Self::Ended { .. }, _) => (ended, None),
             (Self::Starting, Event::Started) => (Self::Running, None),
             (Self::Starting | Self::Running, Event::Exited { status, drains: true, .. }) => {
                 (Self::Draining(status), None)
@@ -81,16 +92,16 @@ impl Lifecycle {
             (Self::Draining(status), Event::Drained(end)) => (Self::Delivering { status, end }, None),
             (Self::Delivering { status, end }, Event::Progress(progress)) => {
                 if reaches(progress.delivered, end) {
-                    (Self::Ended, Some(Ok(status)))
+                    (Self::Ended { end }, Some(Ok(status)))
                 } else {
                     (Self::Delivering { status, end }, None)
                 }
             }
             (Self::Delivering { status, end }, Event::Lost { error, progress }) => {
                 let complete = reaches(progress.received, end);
-                (Self::Ended, Some(if complete { Ok(status) } else { Err(error) }))
+                (Self::Ended { end }, Some(if complete { Ok(status) } else { Err(error) }))
             }
-            (_, Event::StartFailed(error) | Event::Lost { error, .. }) => (Self::Ended, Some(Err(error))),
+            (_, Event::StartFailed(error) | Event::Lost { error, .. }) => (Self::ENDED, Some(Err(error))),
             (state, _) => (state, None),
         }
     }

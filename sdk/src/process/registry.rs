@@ -91,6 +91,7 @@ pub(super) fn spawned(vm: &Vm) -> Vec<Arc<Entry>> {
 /// Makes room for one more: at the limit the oldest ended entries that no handle holds are forgotten, live ones never.
 /// The caller holds `vm.admission`.
 pub(super) fn admit(vm: &Vm) -> Result<(), ClientError> {
+    vm.check_alive()?;
     let entries = spawned(vm);
     let (observed, limit) = (entries.len() as u64, vm.limits.spawned);
     let excess = usize::try_from((observed + 1).saturating_sub(limit)).unwrap_or(usize::MAX);

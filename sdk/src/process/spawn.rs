@@ -51,8 +51,7 @@ impl AgentOs {
         options: SpawnOptions,
     ) -> Result<Process, ClientError> {
         let vm = self.vm();
-        let execute = |process| Execute {
-            process,
+        let mut execute = Execute {
             command: command.to_owned(),
             args: args.into_iter().map(Into::into).collect(),
             env: options.env,
@@ -63,14 +62,17 @@ impl AgentOs {
             ..empty_execute()
         };
         let wants = WantedStreams { stdin: true, stdout: true, stderr: true };
-        let entry = {
+        let subscribe = |entry: &Arc<Entry>| Relay::new(entry, options.on_stdout, options.on_stderr);
+        let (process, relay) = {
             // A panic under it leaves nothing half done: it guards no data.
             let _admission = vm.admission.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             registry::admit(vm)?;
-            vm.execute(execute(vm.next_spawn_id()), wants)?
+            execute.process = vm.next_spawn_id();
+            let (entry, relay) = vm.execute(execute, wants, subscribe)?;
+            (Process::new(entry), relay)
         };
-        relay(&entry, options.on_stdout, options.on_stderr);
-        Ok(Process::new(entry))
+        relay.run();
+        Ok(process)
     }
 
     /// The handle of a process spawned before.
@@ -249,27 +251,31 @@ impl Process {
 }
 
 /// Gives a program's callbacks every chunk, one call at a time, waiting for each to return.
-fn relay(entry: &Arc<Entry>, on_stdout: Option<OutputCallback>, on_stderr: Option<OutputCallback>) {
-    let relayed = |name, which, callback: Option<OutputCallback>| {
-        callback.map(|callback| Relayed {
-            name,
-            stream: ByteStream::new(entry.clone(), which, OutputFrom::Start, Overflow::Wait),
-            callback,
-        })
-    };
-    let mut outputs: Vec<_> = [
-        relayed("on_stdout", OutputStream::Stdout, on_stdout),
-        relayed("on_stderr", OutputStream::Stderr, on_stderr),
-    ]
-    .into_iter()
-    .flatten()
-    .collect();
-    if !outputs.is_empty() {
-        callback::run(poll_fn(move |cx| {
-            outputs.retain_mut(|output| output.poll(cx).is_pending());
-            if outputs.is_empty() { Poll::Ready(()) } else { Poll::Pending }
-        }))
-        .detach();
+struct Relay(Vec<Relayed>);
+
+impl Relay {
+    fn new(entry: &Arc<Entry>, on_stdout: Option<OutputCallback>, on_stderr: Option<OutputCallback>) -> Self {
+        let relayed = |name, which, callback: Option<OutputCallback>| {
+            callback.map(|callback| Relayed {
+                name,
+                stream: ByteStream::new(entry.clone(), which, OutputFrom::Start, Overflow::Wait),
+                callback,
+            })
+        };
+        let stdout = relayed("on_stdout", OutputStream::Stdout, on_stdout);
+        let stderr = relayed("on_stderr", OutputStream::Stderr, on_stderr);
+        Self([stdout, stderr].into_iter().flatten().collect())
+    }
+
+    fn run(self) {
+        let Self(mut outputs) = self;
+        if !outputs.is_empty() {
+            callback::run(poll_fn(move |cx| {
+                outputs.retain_mut(|output| output.poll(cx).is_pending());
+                if outputs.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+            }))
+            .detach();
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use agentvm_wire::{
     bytes64,
     id::ProcessId,
-    message::{Request, Response, Scope},
+    message::{Request, Response},
     process::{ProcessRow, ProcessSnapshot, ProcessStatus},
 };
 use serde::Serialize;
@@ -67,23 +67,16 @@ impl AgentOs {
     /// Cancel safe: reads only.
     #[doc(alias = "allProcesses")]
     pub async fn all_processes(&self) -> Result<Vec<ProcessInfo>, ClientError> {
-        let vm = self.vm();
-        vm.check_alive()?;
         let mut rows = Vec::new();
         let mut after = None;
         loop {
             let request = Request::ProcessSnapshot(ProcessSnapshot { after, max_bytes: None });
-            match vm.link.call(Scope::vm(vm.id), &request).await {
-                Ok(Response::ProcessTable(table)) => {
+            match self.vm().call(&request).await? {
+                Response::ProcessTable(table) => {
                     rows.extend(table.rows);
                     after = table.next;
                 }
-                Ok(other) => {
-                    let reason = format!("process_snapshot was answered with {}", other.name());
-                    return Err(ClientError::disconnected(reason));
-                }
-                // The VM may have ended while the request was on its way: that is the cause to tell.
-                Err(error) => return Err(vm.check_alive().err().unwrap_or(error)),
+                other => return Err(ClientError::unexpected("process_snapshot", &other)),
             }
             if after.is_none() {
                 return Ok(table(rows));

@@ -1,7 +1,8 @@
 //! The table as a forest. No recursion anywhere: a guest decides how deep it is.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
+use agentvm_wire::process::ProcessStatus;
 use serde::{Serialize, Serializer, ser::SerializeStruct as _};
 
 use super::table::ProcessInfo;
@@ -26,70 +27,72 @@ impl AgentOs {
     }
 }
 
-/// Arranges rows by parent.
+/// Arranges rows by parent. Rows are known by where they stand in the list, so that even two with one pid both appear.
 pub(super) fn forest(rows: Vec<ProcessInfo>) -> Vec<ProcessTreeNode> {
-    let parents: HashMap<u32, u32> = rows.iter().map(|row| (row.pid, row.ppid)).collect();
-    let roots: HashSet<u32> = roots(&rows, &parents);
-    let order = top_down(&rows, &roots);
+    let parents = parents(&rows);
+    let order = top_down(&parents);
 
     // Bottom up: every node finds its children finished.
-    let mut infos: HashMap<u32, ProcessInfo> = rows.into_iter().map(|row| (row.pid, row)).collect();
-    let mut finished: HashMap<u32, Vec<ProcessTreeNode>> = HashMap::new();
+    let mut rows: Vec<Option<ProcessInfo>> = rows.into_iter().map(Some).collect();
+    let mut finished: Vec<Vec<ProcessTreeNode>> = rows.iter().map(|_| Vec::new()).collect();
     let mut forest = Vec::new();
-    for pid in order.into_iter().rev() {
-        let info = infos.remove(&pid).expect("the order names each row once");
-        let mut children = finished.remove(&pid).unwrap_or_default();
+    for row in order.into_iter().rev() {
+        let info = rows[row].take().expect("the order names each row once");
+        let mut children = std::mem::take(&mut finished[row]);
         children.sort_by_key(|node| node.info.pid);
-        let parent = info.ppid;
-        let node = ProcessTreeNode { info, children };
-        if roots.contains(&pid) {
-            forest.push(node);
-        } else {
-            finished.entry(parent).or_default().push(node);
-        }
+        let siblings = parents[row].map_or(&mut forest, |parent| &mut finished[parent]);
+        siblings.push(ProcessTreeNode { info, children });
     }
     forest.sort_by_key(|node| node.info.pid);
     forest
 }
 
-/// Rows without a parent among the rows, and one row — the lowest pid — of every cycle.
-fn roots(rows: &[ProcessInfo], parents: &HashMap<u32, u32>) -> HashSet<u32> {
-    let mut roots = HashSet::new();
-    let mut settled = HashSet::new();
-    for row in rows {
-        let mut path = Vec::new();
-        let mut on_path = HashSet::new();
-        let mut pid = row.pid;
-        while !settled.contains(&pid) {
-            if !on_path.insert(pid) {
-                let begin = path.iter().position(|on| *on == pid).expect("it is on the path");
-                roots.insert(*path[begin..].iter().min().expect("a cycle has members"));
-                break;
-            }
-            path.push(pid);
-            match parents.get(&pid) {
-                Some(parent) if parents.contains_key(parent) => pid = *parent,
-                _ => {
-                    roots.insert(pid);
-                    break;
-                }
-            }
+/// Where each row's parent stands; `None` for a root: its parent is not in the list, or it closes a cycle.
+fn parents(rows: &[ProcessInfo]) -> Vec<Option<usize>> {
+    // Of two rows with one pid the live one is the parent.
+    let mut by_pid: HashMap<u32, usize> = HashMap::new();
+    for (at, row) in rows.iter().enumerate() {
+        if row.status != ProcessStatus::Exited || !by_pid.contains_key(&row.pid) {
+            by_pid.insert(row.pid, at);
         }
-        settled.extend(path);
+    }
+    let mut parents: Vec<_> = rows.iter().map(|row| by_pid.get(&row.ppid).copied()).collect();
+    for root in cycles(rows, &parents) {
+        parents[root] = None;
+    }
+    parents
+}
+
+/// One row, that of the lowest pid, of every cycle.
+fn cycles(rows: &[ProcessInfo], parents: &[Option<usize>]) -> Vec<usize> {
+    let mut roots = Vec::new();
+    // In which walk each row was first met.
+    let mut met: Vec<Option<usize>> = vec![None; rows.len()];
+    for walk in 0..rows.len() {
+        let mut at = Some(walk);
+        while let Some(row) = at.filter(|row| met[*row].is_none()) {
+            met[row] = Some(walk);
+            at = parents[row];
+        }
+        if let Some(row) = at.filter(|row| met[*row] == Some(walk)) {
+            let members =
+                std::iter::successors(Some(row), |member| parents[*member].filter(|next| *next != row));
+            roots.extend(members.min_by_key(|member| rows[*member].pid));
+        }
     }
     roots
 }
 
-/// Every pid once, parents before children.
-fn top_down(rows: &[ProcessInfo], roots: &HashSet<u32>) -> Vec<u32> {
-    let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
-    for row in rows.iter().filter(|row| !roots.contains(&row.pid)) {
-        children.entry(row.ppid).or_default().push(row.pid);
+/// Every row once, parents before children.
+fn top_down(parents: &[Option<usize>]) -> Vec<usize> {
+    let mut children: Vec<Vec<usize>> = vec![Vec::new(); parents.len()];
+    let mut order = Vec::new();
+    for (row, parent) in parents.iter().enumerate() {
+        parent.map_or(&mut order, |parent| &mut children[parent]).push(row);
     }
-    let mut order: Vec<u32> = roots.iter().copied().collect();
     let mut next = 0;
-    while let Some(pid) = order.get(next) {
-        order.extend(children.remove(pid).unwrap_or_default());
+    while let Some(row) = order.get(next) {
+        order.append(&mut std::mem::take(&mut children[*row]));
         next += 1;
     }
     order

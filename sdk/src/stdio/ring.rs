@@ -88,21 +88,31 @@ impl Ring {
         self.head
     }
 
-    /// Offset of the oldest byte retained.
-    pub(crate) fn start(&self) -> u64 {
-        self.start
-    }
-
     pub(crate) fn is_open(&self) -> bool {
         self.end == End::Open
     }
 
-    pub(crate) fn is_lost(&self) -> bool {
-        self.end == End::Lost
+    /// How far it has come in; `None` once nothing more will.
+    pub(crate) fn received(&self) -> Option<u64> {
+        self.is_open().then_some(self.head)
     }
 
-    /// Appends, drops the oldest bytes beyond the capacity that no waiting cursor needs, wakes every cursor.
+    /// How far every waiting cursor has come; `None` once nothing more will be delivered.
+    pub(crate) fn delivered(&self) -> Option<u64> {
+        let consumed = self.consumed();
+        match self.end {
+            End::Lost => None,
+            End::Finished if consumed == self.head => None,
+            End::Open | End::Finished => Some(consumed),
+        }
+    }
+
+    /// Appends, drops the oldest bytes beyond the capacity that no waiting cursor needs, wakes every cursor. Nothing
+    /// is appended behind the end.
     pub(crate) fn push(&mut self, mut bytes: &[u8], wakers: &mut Vec<Waker>) {
+        if !self.is_open() {
+            return;
+        }
         self.head += bytes.len() as u64;
         while !bytes.is_empty() {
             let room = self.segments.back().map_or(0, |segment| SEGMENT_BYTES - segment.len());
@@ -140,7 +150,7 @@ impl Ring {
         wakers.extend(self.cursors.values_mut().filter_map(|cursor| cursor.waker.take()));
     }
 
-    /// A cursor at `at`, or at the oldest retained byte if `at` lies before it.
+    /// A cursor at `at`; what is gone of the bytes behind it shows as a gap.
     pub(crate) fn subscribe(&mut self, at: u64, overflow: Overflow) -> CursorId {
         let id = CursorId(self.next_cursor);
         self.next_cursor += 1;
@@ -153,7 +163,8 @@ impl Ring {
         self.evict();
     }
 
-    /// What lies at the cursor, up to `limit`; [`Ring::advance`] moves it.
+    /// What lies at the cursor, up to `limit`; [`Ring::advance`] moves it. A stream that ended before `limit` is
+    /// incomplete.
     pub(crate) fn read(&mut self, id: CursorId, limit: Option<u64>, waker: &Waker) -> Read {
         let Some(cursor) = self.cursors.get_mut(&id) else { return Read::End };
         if cursor.at < self.start {
@@ -168,6 +179,7 @@ impl Ring {
         }
         match self.end {
             _ if limit.is_some_and(|limit| cursor.at >= limit) => Read::End,
+            End::Finished if limit.is_some_and(|limit| limit > self.head) => Read::Lost,
             End::Finished => Read::End,
             End::Lost => Read::Lost,
             End::Open => {
@@ -187,7 +199,7 @@ impl Ring {
 
     /// Up to where the consumer has taken the stream: the slowest waiting cursor, or all if nobody makes it wait.
     pub(crate) fn consumed(&self) -> u64 {
-        self.slowest_waiting().unwrap_or(self.head)
+        self.slowest_waiting().map_or(self.head, |at| at.min(self.head))
     }
 
     fn slowest_waiting(&self) -> Option<u64> {

@@ -62,6 +62,16 @@ pub(crate) struct StdinQueue {
     waiting: Vec<Waker>,
 }
 
+/// What goes out next.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct StdinChunk {
+    pub(crate) bytes: Bytes,
+    /// The end comes with it.
+    pub(crate) fin: bool,
+    /// More is queued behind it.
+    pub(crate) more: bool,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Open,
@@ -103,11 +113,13 @@ impl StdinQueue {
         bytes: &[u8],
     ) -> Poll<Result<usize, ClientError>> {
         let room = self.limit.saturating_sub(self.queued);
-        if self.state == State::Open && room == 0 && !bytes.is_empty() {
-            self.waiting.push(cx.waker().clone());
+        if self.state == State::Open && room == 0 && self.queued > 0 && !bytes.is_empty() {
+            if !self.waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
+                self.waiting.push(cx.waker().clone());
+            }
             return Poll::Pending;
         }
-        let taken = usize::try_from(room).map_or(bytes.len(), |room| room.min(bytes.len()));
+        let taken = usize::try_from(room.max(1)).map_or(bytes.len(), |room| room.min(bytes.len()));
         Poll::Ready(self.write(Bytes::copy_from_slice(&bytes[..taken])).map(|()| taken))
     }
 
@@ -119,28 +131,24 @@ impl StdinQueue {
     }
 
     /// Nothing more goes out: the process, its reader or the connection is gone.
-    pub(crate) fn abandon(&mut self) {
-        let mut abandoned = std::mem::replace(self, Self::closed());
-        abandoned.waiting.drain(..).for_each(Waker::wake);
+    pub(crate) fn abandon(&mut self, wakers: &mut Vec<Waker>) {
+        wakers.append(&mut self.waiting);
+        *self = Self::closed();
     }
 
-    /// The next bytes to send, at most `max`, and whether the end comes with them.
-    pub(crate) fn take(&mut self, max: usize) -> (Bytes, bool) {
+    /// The next bytes to send, at most `max`; whoever waited for room is to be woken.
+    pub(crate) fn take(&mut self, max: usize, wakers: &mut Vec<Waker>) -> StdinChunk {
         let bytes = match self.chunks.front_mut() {
             Some(chunk) if chunk.len() > max => chunk.split_to(max),
             Some(_) => self.chunks.pop_front().expect("there is a front"),
             None => Bytes::new(),
         };
         self.queued -= bytes.len() as u64;
-        self.waiting.drain(..).for_each(Waker::wake);
+        wakers.append(&mut self.waiting);
         let fin = self.state == State::Closing && self.chunks.is_empty();
         if fin {
             self.state = State::Closed;
         }
-        (bytes, fin)
-    }
-
-    pub(crate) fn has_more(&self) -> bool {
-        !self.chunks.is_empty() || self.state == State::Closing
+        StdinChunk { bytes, fin, more: !self.chunks.is_empty() }
     }
 }

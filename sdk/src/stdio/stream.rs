@@ -48,12 +48,7 @@ pub struct ByteStream {
 
 impl ByteStream {
     pub(crate) fn new(entry: Arc<Entry>, which: OutputStream, from: OutputFrom, overflow: Overflow) -> Self {
-        let at = match from {
-            OutputFrom::Start => None,
-            OutputFrom::Now => Some(entry.output_head(which)),
-            OutputFrom::Offset(offset) => Some(offset),
-        };
-        let cursor = entry.subscribe(which, at, overflow);
+        let cursor = entry.subscribe(which, from, overflow);
         Self { entry, which, cursor, own_only: false, failed: false }
     }
 
