@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use agentvm_sdk::{AgentOs, ClientError, Output, OutputFrom, OutputStream, Overflow, Process, SpawnOptions};
+use agentvm_sdk::{
+    AgentOs, ClientError, ExecOptions, Output, OutputFrom, OutputStream, Overflow, Process, SpawnOptions,
+};
 use tokio::io::AsyncWriteExt as _;
 
 use crate::support::{DEADLINE, out, sh, until, vm, within};
@@ -182,6 +184,27 @@ async fn a_full_stdin_queue_refuses_a_write_whole_and_the_async_writer_waits() {
     let total = String::from_utf8(within(process.stdout().collect()).await.unwrap()).unwrap();
     // `read` took the first line: everything up to and with the newline.
     assert_eq!(total.trim(), (5_u64 << 20).to_string(), "after {taken} bytes for read");
+}
+
+#[tokio::test]
+async fn an_endless_exec_leaves_its_neighbours_in_one_task_their_turn() {
+    let vm = vm().await;
+    let seen = std::cell::Cell::new(0_u32);
+    let endless = vm.exec("yes", ExecOptions::new().capture_stdio(false));
+    let neighbour = async {
+        while seen.get() < 1000 {
+            seen.set(seen.get() + 1);
+            tokio::task::yield_now().await;
+        }
+    };
+    within(async {
+        tokio::select! {
+            biased;
+            result = endless => panic!("{result:?}"),
+            () = neighbour => {}
+        }
+    })
+    .await;
 }
 
 #[tokio::test]
