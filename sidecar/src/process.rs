@@ -137,8 +137,7 @@ impl Process {
     }
 
     /// The row by which the table remembers it.
-    pub(crate) fn exited_row(&self, exit: &Exit) -> ProcessRow {
-        let exited = self.exited(exit);
+    pub(crate) fn exited_row(&self, exited: &ProcessExited) -> ProcessRow {
         ProcessRow {
             process: Some(self.id),
             root: Some(self.id),
@@ -154,11 +153,11 @@ impl Process {
             cwd: Some(self.cwd.clone()),
             status: ProcessStatus::Exited,
             exit_code: Some(exited.exit_code),
-            signal: exited.signal,
+            signal: exited.signal.clone(),
             started_at_ms: self.started_at_ms,
-            exited_at_ms: Some(exit.exited_at_ms),
+            exited_at_ms: Some(exited.exited_at_ms),
             rss_bytes: 0,
-            cpu_time_us: exit.user_us + exit.sys_us,
+            cpu_time_us: exited.user_us + exited.sys_us,
         }
     }
 }

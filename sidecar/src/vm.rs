@@ -48,6 +48,8 @@ pub(crate) struct Vm {
 #[derive(Default)]
 struct State {
     processes: HashMap<ProcessId, Process>,
+    /// Pumps of processes that init has not yet told of: a stream says nothing, not even its end, before the start.
+    starting: HashMap<ProcessId, Vec<Work>>,
     exited: table::Exited,
     /// Requests that await the VM's end.
     disposals: Vec<RequestId>,
@@ -57,7 +59,7 @@ struct State {
 }
 
 /// Something that goes on beside the VM's events, polled by the VM's task.
-type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
+pub(crate) type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl Vm {
     /// Takes over a booted VM; `run` must be polled for it to live.
@@ -111,8 +113,10 @@ impl Vm {
         }
         let defaults = Defaults { environment: &self.environment, cwd: &self.cwd, owner: self.guest_ids };
         let started = process::start(&self.link, self.id, request, execute, &defaults)?;
-        self.lock().processes.insert(id, started.process);
-        started.pumps.into_iter().for_each(|pump| self.add(pump));
+        let mut state = self.lock();
+        state.processes.insert(id, started.process);
+        state.starting.insert(id, started.pumps);
+        drop(state);
         self.commands.start(id, started.spec);
         Ok(())
     }
@@ -214,12 +218,14 @@ impl Vm {
 
     /// Moves a process on and tells the client what follows.
     fn step(self: &Arc<Self>, id: ProcessId, event: process::Event) {
-        let mut state = self.lock();
+        let mut guard = self.lock();
+        let state = &mut *guard;
         let Some(process) = state.processes.get_mut(&id) else { return };
         for action in process.step(event) {
             match action {
                 Action::AnswerStarted(request) => {
                     self.link.respond(request, &Response::ProcessStarted(process.started()));
+                    state.starting.remove(&id).into_iter().flatten().for_each(|pump| self.add(pump));
                 }
                 Action::AnswerFailed(request, failure) => {
                     self.link.close_streams(process.streams());
@@ -227,16 +233,17 @@ impl Vm {
                 }
                 Action::TellExit(exit) => {
                     let exited = process.exited(&exit);
+                    let row = table::Exited::remembers(id).then(|| process.exited_row(&exited));
                     self.drain_if_asked(process, exited.output_open);
                     self.link.event(self.id, &WireEvent::ProcessExited(exited));
-                    let row = process.exited_row(&exit);
-                    state.exited.keep(row);
+                    row.into_iter().for_each(|row| state.exited.keep(row));
                     break;
                 }
             }
         }
         if state.processes.get(&id).is_some_and(Process::has_ended) {
             state.processes.remove(&id);
+            state.starting.remove(&id);
         }
     }
 

@@ -5,5 +5,7 @@
 mod attempts;
 mod boot;
 mod harness;
+mod list;
 mod process;
 mod tools;
+mod tree;

@@ -4,6 +4,7 @@
 //! is awaited. The VM ends when both halves are dropped.
 
 mod connection;
+mod listing;
 mod spec;
 
 use std::collections::VecDeque;
@@ -13,6 +14,7 @@ use agentvm_wire::id::ProcessId;
 use rustix::io::Errno;
 
 pub(crate) use connection::Connection;
+pub use listing::ListError;
 pub use spec::{StartSpec, Stdio};
 
 use super::messages::{Exit, Reply, Request, SignalTarget, StartStep};

@@ -26,6 +26,7 @@ impl Server<'_> {
     }
 
     fn take(&mut self, Change { pid, kind }: Change) -> Result<(), Gone> {
+        self.helper_changed(pid, kind)?;
         match kind {
             ChangeKind::Exited { code, usage } => self.ended(pid, exit(Some(code), None, false, usage)),
             ChangeKind::Killed { signal, core_dumped, usage } => {
@@ -33,9 +34,12 @@ impl Server<'_> {
             }
             ChangeKind::Stopped => {
                 // A guest may stop itself and others of its own, but not what still runs our code.
-                if let Some(process) = self.table.by_pid(pid)
-                    && matches!(process.stage, Stage::Starting { .. })
-                {
+                let is_ours = self.is_helper(pid)
+                    || self
+                        .table
+                        .by_pid(pid)
+                        .is_some_and(|process| matches!(process.stage, Stage::Starting { .. }));
+                if is_ours {
                     let _ = kill_process(pid, Signal::CONT);
                 }
                 Ok(())

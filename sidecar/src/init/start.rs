@@ -22,7 +22,7 @@ use crate::sys::exec::{StringArray, exec, exit_now};
 use crate::sys::{SingleThreaded, descriptors, signals};
 
 /// How long a child may take until exec. It runs no guest code before that; only being stopped can delay it.
-const DEADLINE: Duration = Duration::from_secs(10);
+pub(super) const DEADLINE: Duration = Duration::from_secs(10);
 
 /// What a start request brought.
 #[derive(Debug)]

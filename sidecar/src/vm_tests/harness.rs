@@ -8,11 +8,13 @@ use std::time::Duration;
 
 use agentvm_wire::id::{ProcessId, VmId};
 use agentvm_wire::vm::{VmConfig, VmUser};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{Gid, Uid, fchown};
 use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::time::Timespec;
 use tokio::runtime::Runtime;
 
-use crate::init::{Event, StartSpec, Stdio};
+use crate::init::{Event, ListError, Row, SignalTarget, StartSpec, Stdio};
 use crate::zygote::{Booted, Zygote};
 
 /// How long anything may take before a test gives up on it.
@@ -45,6 +47,7 @@ impl Host {
 pub(super) struct Vm {
     pub(super) booted: Booted,
     next: u32,
+    ended: bool,
     // Dropped last: the zygote is asked for its children before.
     host: Host,
 }
@@ -68,7 +71,7 @@ impl Vm {
     pub(super) fn with(config: &VmConfig) -> Self {
         let host = Host::new();
         let booted = host.boot(config);
-        Self { booted, next: 1, host }
+        Self { booted, next: 1, ended: false, host }
     }
 
     /// A number no process of this VM has had.
@@ -79,7 +82,9 @@ impl Vm {
 
     /// The next event that is not about signals.
     pub(super) fn event(&mut self) -> Event {
-        self.host.run(self.booted.events.next())
+        let event = self.host.run(self.booted.events.next());
+        self.ended |= event == Event::Ended;
+        event
     }
 
     pub(super) fn run<T>(&self, future: impl Future<Output = T>) -> T {
@@ -155,9 +160,57 @@ impl Vm {
         Some(self.exec("/usr/bin/python3", &["-c", program]))
     }
 
+    /// The process table, while events are awaited as the sidecar does; none may come.
+    pub(super) fn list(&mut self) -> Result<Vec<Row>, ListError> {
+        self.list_within(1 << 20, Duration::from_secs(10))
+    }
+
+    pub(super) fn list_within(
+        &mut self,
+        max_bytes: usize,
+        deadline: Duration,
+    ) -> Result<Vec<Row>, ListError> {
+        let commands = self.booted.commands.clone();
+        let (events, ended) = (&mut self.booted.events, &mut self.ended);
+        self.host.run(async {
+            let listing = commands.list(max_bytes, deadline);
+            tokio::pin!(listing);
+            loop {
+                tokio::select! {
+                    rows = &mut listing => return rows,
+                    event = events.next() => *ended |= event == Event::Ended,
+                }
+            }
+        })
+    }
+
+    /// Starts a script and waits for the first line it writes.
+    pub(super) fn start_until_line(&mut self, script: &str) -> (ProcessId, String) {
+        let (read, write) = self.pipe();
+        let id = self.id();
+        let spec = StartSpec { stdout: Stdio::Fd(write), ..self.spec("/bin/sh", &["-c", script]) };
+        self.booted.commands.start(id, spec);
+        assert!(matches!(self.event(), Event::Started { .. }));
+        (id, first_line(&read))
+    }
+
+    /// Kills a tree and waits for the answer and, if it still ran, for its end. How many were killed.
+    pub(super) fn kill_tree(&mut self, id: ProcessId) -> u32 {
+        self.booted.commands.signal(u64::from(id.0), id, libc::SIGKILL, SignalTarget::Tree);
+        loop {
+            if let Event::Signaled { token, delivered } = self.event()
+                && token == u64::from(id.0)
+            {
+                return delivered;
+            }
+        }
+    }
+
     fn end(&mut self) {
         self.booted.commands.end();
-        while self.event() != Event::Ended {}
+        while !self.ended {
+            self.event();
+        }
     }
 }
 
@@ -202,5 +255,20 @@ impl Host {
     /// Lets go of the zygote.
     pub(super) fn into_runtime(self) -> Runtime {
         self.runtime
+    }
+}
+
+/// The first line that comes out of a pipe.
+fn first_line(pipe: &OwnedFd) -> String {
+    let mut line = Vec::new();
+    loop {
+        let limit = Timespec { tv_sec: LIMIT.as_secs().cast_signed(), tv_nsec: 0 };
+        let ready = poll(&mut [PollFd::new(pipe, PollFlags::IN)], Some(&limit)).unwrap();
+        assert_eq!(ready, 1, "a line comes in time; so far {:?}", String::from_utf8_lossy(&line));
+        let mut byte = [0];
+        match rustix::io::read(pipe, &mut byte).unwrap() {
+            1 if byte != *b"\n" => line.extend(byte),
+            _ => return String::from_utf8_lossy(&line).into_owned(),
+        }
     }
 }

@@ -37,7 +37,8 @@ struct Outbox {
     /// Starts that never left: process, why.
     failed: Vec<(ProcessId, Errno)>,
     listings: HashMap<u64, oneshot::Sender<ListOutcome>>,
-    next_listing: u64,
+    last_listing: u64,
+    ended: bool,
 }
 
 impl Connection {
@@ -165,6 +166,18 @@ impl Connection {
         let _ = pidfd_send_signal(self.pidfd.get_ref(), Signal::KILL);
     }
 
+    /// A fresh token, and what resolves when its answer comes; to an error if the VM ends before.
+    pub(super) fn expect_listing(&self) -> (u64, oneshot::Receiver<ListOutcome>) {
+        let (sender, receiver) = oneshot::channel();
+        let mut outbox = self.outbox();
+        outbox.last_listing += 1;
+        let token = outbox.last_listing;
+        if !outbox.ended {
+            outbox.listings.insert(token, sender);
+        }
+        (token, receiver)
+    }
+
     pub(super) fn finish_listing(&self, token: u64, outcome: ListOutcome) {
         if let Some(waiter) = self.outbox().listings.remove(&token) {
             // The caller may have stopped waiting.
@@ -173,7 +186,9 @@ impl Connection {
     }
 
     pub(super) fn abandon_listings(&self) {
-        self.outbox().listings.clear();
+        let mut outbox = self.outbox();
+        outbox.ended = true;
+        outbox.listings.clear();
     }
 }
 
