@@ -2,7 +2,8 @@
 //!
 //! Any thread may post to it: it takes the lock, tells the connection core what to send and wakes the driver, which
 //! lives on a thread of its own (`driver`). No lock is held across an await, and no queue stands between: what waits
-//! to be sent is state (requests are counted, credit and signals coalesced, stdin bounded per process).
+//! to be sent is state (requests are counted, credit and signals coalesced, stdin bounded per process). Where both are
+//! taken, the link's lock comes before an entry's.
 //!
 //! The first cause of death is kept and given to every later caller.
 

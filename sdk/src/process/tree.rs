@@ -1,4 +1,4 @@
-//! The table as a forest. No recursion anywhere: a guest decides how deep it is.
+//! The table as a forest, built and dropped without recursion: a guest decides how deep it is.
 
 use std::collections::HashMap;
 
@@ -9,6 +9,9 @@ use super::table::ProcessInfo;
 use crate::{agent_os::AgentOs, error::ClientError};
 
 /// A process and its children, sorted by pid.
+///
+/// Building and dropping one needs no stack however deep a guest makes it; cloning, comparing, printing and serialising
+/// recurse, once per generation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ProcessTreeNode {

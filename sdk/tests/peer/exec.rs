@@ -74,7 +74,7 @@ fn an_exec_killed_by_a_signal_returns_its_code_and_what_it_wrote() {
 #[test]
 fn callbacks_see_all_of_each_stream_in_order_whether_or_not_it_is_captured() {
     scene(async |vm, peer| {
-        const TOTAL: u64 = 2 << 20;
+        const TOTAL: u64 = 1 << 20;
         let (out, err) = (Notes::default(), Notes::default());
         let options = ExecOptions::new().capture_stdio(false).on_stdout(out.taker()).on_stderr(err.taker());
         let (result, ()) = join!(vm.exec("flood", options), async {

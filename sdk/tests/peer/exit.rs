@@ -11,16 +11,9 @@ use tokio::{join, sync::oneshot};
 
 use crate::{
     NONE,
-    guest::Guest,
-    scene::{caught_up, scene},
+    scene::{caught_up, scene, started},
     sidecar::Peer,
 };
-
-/// A started process on both sides.
-async fn started(vm: &AgentOs, peer: &mut Peer) -> (Process, Guest) {
-    let process = vm.spawn("worker", NONE, SpawnOptions::new()).unwrap();
-    (process, peer.starts().await)
-}
 
 /// Whether the process's outcome is still open.
 fn is_open(process: &Process) -> bool {

@@ -5,9 +5,12 @@
 //! scene that does not come to its end fails with the last of the dialogue. `D` numbers are the faults of
 //! `design/process.md`.
 
+#![expect(clippy::unwrap_used, reason = "every part of a scene is a test")]
+
 mod exec;
 mod exit;
 mod guest;
+mod loss;
 mod registry;
 mod scene;
 mod sidecar;
@@ -15,6 +18,7 @@ mod start;
 mod stdin;
 mod stdio;
 mod table;
+mod vm;
 
 /// No arguments.
 const NONE: [&str; 0] = [];

@@ -20,7 +20,7 @@ use agentvm_sdk::wire::{
 };
 use bytes::Bytes;
 use futures_util::{SinkExt as _, StreamExt as _};
-use tokio::io::DuplexStream;
+use tokio::{io::DuplexStream, sync::oneshot};
 use tokio_tungstenite::{
     WebSocketStream, accept_hdr_async,
     tungstenite::{
@@ -32,6 +32,7 @@ use tokio_tungstenite::{
 
 /// What the client was heard to say. Credit is noted on the side: see [`Peer::hears_credit`].
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "a few per scene, and patterns read better without boxes")]
 pub(crate) enum Heard {
     Request { id: RequestId, scope: Scope, request: Request },
     Data { stream: StreamId, offset: u64, bytes: Bytes, fin: bool },
@@ -42,6 +43,7 @@ pub(crate) enum Heard {
 
 pub(crate) struct Peer {
     waiting: Option<DuplexStream>,
+    left: oneshot::Receiver<()>,
     socket: Option<WebSocketStream<DuplexStream>>,
     /// The VM it opened.
     pub(crate) vm: VmId,
@@ -55,9 +57,10 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    pub(crate) fn new(stream: DuplexStream) -> Self {
+    pub(crate) fn new(stream: DuplexStream, left: oneshot::Receiver<()>) -> Self {
         Self {
             waiting: Some(stream),
+            left,
             socket: None,
             vm: VmId::random(),
             seq: 0,
@@ -164,14 +167,13 @@ impl Peer {
         self.answer(id, &Response::ProcessTable(ProcessTable { rows, next: None })).await;
     }
 
-    /// The next thing said, which must be a request. What the client says of a stream nobody uses any more is let
-    /// pass: it comes whenever a process has ended.
+    /// The next request; what is said of streams before it is let pass.
     pub(crate) async fn request(&mut self) -> (RequestId, Scope, Request) {
         loop {
             match self.hears().await {
                 Heard::Request { id, scope, request } => return (id, scope, request),
-                Heard::Reset(_) | Heard::Stop(_) => {}
-                other => panic!("expected a request, heard {other:?} after:\n{}", self.dialogue),
+                Heard::Data { .. } | Heard::Reset(_) | Heard::Stop(_) => {}
+                closed @ Heard::Closed(_) => panic!("{closed:?} after:\n{}", self.dialogue),
             }
         }
     }
@@ -179,15 +181,21 @@ impl Peer {
     /// Whatever the client still says, until it has closed the connection.
     pub(crate) async fn hears_the_end(&mut self) {
         while self.socket.is_some() {
-            self.hears().await;
+            self.listen().await;
         }
+    }
+
+    /// Reads nothing at all until the client has let go of the connection.
+    pub(crate) async fn is_left(&mut self) {
+        (&mut self.left).await.expect_err("nothing is ever sent");
+        self.socket = None;
     }
 
     async fn listen(&mut self) {
         let socket = self.socket.as_mut().expect("nothing follows the end of the connection");
         let heard = match socket.next().await {
             Some(Ok(Message::Text(text))) => self.understand(&text),
-            Some(Ok(Message::Binary(bytes))) => Some(data(bytes)),
+            Some(Ok(Message::Binary(bytes))) => Some(data(&bytes)),
             Some(Ok(Message::Close(frame))) => {
                 self.socket = None;
                 Some(Heard::Closed(frame.map(|frame| frame.code.into())))
@@ -285,7 +293,7 @@ impl Peer {
     async fn send(&mut self, message: Message) {
         match &message {
             Message::Text(text) => self.dialogue.note("peer", &text.as_str()),
-            Message::Binary(bytes) => self.dialogue.note("peer", &data(bytes.clone())),
+            Message::Binary(bytes) => self.dialogue.note("peer", &data(bytes)),
             other => self.dialogue.note("peer", other),
         }
         let socket = self.socket.as_mut().expect("the connection is open");
@@ -300,8 +308,8 @@ fn choose_subprotocol(_: &Upgrade, mut response: Upgraded) -> Result<Upgraded, E
     Ok(response)
 }
 
-fn data(message: Bytes) -> Heard {
-    let Header { stream, offset, fin } = Header::decode(&message).expect("a frame");
+fn data(message: &Bytes) -> Heard {
+    let Header { stream, offset, fin } = Header::decode(message).expect("a frame");
     Heard::Data { stream, offset, bytes: message.slice(HEADER_BYTES..), fin }
 }
 

@@ -6,6 +6,7 @@ use agentvm_sdk::{
     ClientError, ExecOptions, SignalTarget, SpawnOptions,
     wire::{
         error::Code,
+        message::Request,
         process::{OutputMode, StdinMode},
     },
 };
@@ -14,10 +15,9 @@ use tokio::{join, sync::oneshot};
 use crate::{
     NONE,
     guest::STARTED_AT_MS,
-    scene::{caught_up, scene},
+    scene::{caught_up, scene, started},
     sidecar::Heard,
 };
-use agentvm_sdk::wire::message::Request;
 
 #[test]
 fn d3_d4_what_is_done_right_after_spawn_follows_the_start_in_call_order() {
@@ -167,8 +167,7 @@ fn d25_the_synchronous_methods_work_on_a_thread_without_any_runtime() {
 #[test]
 fn d21_a_process_started_when_the_sidecar_says_and_not_when_somebody_looked() {
     scene(async |vm, peer| {
-        let process = vm.spawn("sleep", ["1"], SpawnOptions::new()).unwrap();
-        peer.starts().await;
+        let (process, _) = started(&vm, peer).await;
         caught_up(&vm, peer).await;
         assert_eq!(vm.get_process(process.pid()).unwrap().started_at_ms, STARTED_AT_MS);
     });
@@ -177,8 +176,7 @@ fn d21_a_process_started_when_the_sidecar_says_and_not_when_somebody_looked() {
 #[test]
 fn stop_reaches_the_group_and_kill_the_whole_tree() {
     scene(async |vm, peer| {
-        let process = vm.spawn("sleep", ["1"], SpawnOptions::new()).unwrap();
-        let guest = peer.starts().await;
+        let (process, guest) = started(&vm, peer).await;
         process.stop();
         let stop = peer.hears_signal(&guest, "SIGTERM", SignalTarget::Group).await;
         process.kill();
@@ -191,8 +189,7 @@ fn stop_reaches_the_group_and_kill_the_whole_tree() {
 #[test]
 fn a_signal_that_waits_for_its_answer_is_not_sent_again() {
     scene(async |vm, peer| {
-        let process = vm.spawn("sleep", ["1"], SpawnOptions::new()).unwrap();
-        let guest = peer.starts().await;
+        let (process, guest) = started(&vm, peer).await;
         for _ in 0..1000 {
             process.stop();
         }
@@ -209,8 +206,7 @@ fn a_signal_that_waits_for_its_answer_is_not_sent_again() {
 #[test]
 fn a_process_that_has_ended_is_signalled_no_more() {
     scene(async |vm, peer| {
-        let process = vm.spawn("true", NONE, SpawnOptions::new()).unwrap();
-        let guest = peer.starts().await;
+        let (process, guest) = started(&vm, peer).await;
         peer.exits(&guest, 0).await;
         process.wait().await.unwrap();
         process.stop();

@@ -1,21 +1,16 @@
 //! Standard input: one ordered queue per process, bounded, within the peer's credit.
 
-use agentvm_sdk::{AgentOs, ClientError, ExecOptions, Process, ProcessLimits, SpawnOptions};
+use agentvm_sdk::{AgentOs, ClientError, ExecOptions, ProcessLimits, SpawnOptions};
 use tokio::{io::AsyncWriteExt as _, join};
 
 use crate::{
     NONE,
     guest::{Guest, pattern},
-    scene::{caught_up, scene, scene_with},
+    scene::{caught_up, scene, scene_with, started},
     sidecar::{Heard, Peer},
 };
 
 const WINDOW: u64 = 256 << 10;
-
-async fn started(vm: &AgentOs, peer: &mut Peer) -> (Process, Guest) {
-    let process = vm.spawn("cat", NONE, SpawnOptions::new()).unwrap();
-    (process, peer.starts().await)
-}
 
 /// Reads standard input to its end, granting a window whenever one is used up, never more.
 async fn reads_to_the_end(peer: &mut Peer, guest: &Guest) -> Vec<u8> {
@@ -150,8 +145,8 @@ fn a_writer_that_waits_for_room_gets_all_of_it_through() {
 fn a_writer_that_waits_for_room_learns_that_the_process_has_ended() {
     scene_with(limits(1000), async |vm, peer| {
         let (process, guest) = started(&vm, peer).await;
-        let mut stdin = process.stdin();
-        let (written, ()) = join!(stdin.write_all(&[0; 1 << 20]), peer.exits(&guest, 0));
+        let (mut stdin, input) = (process.stdin(), vec![0; 1 << 20]);
+        let (written, ()) = join!(stdin.write_all(&input), peer.exits(&guest, 0));
         assert_eq!(written.unwrap_err().kind(), std::io::ErrorKind::BrokenPipe);
     });
 }

@@ -1,26 +1,18 @@
 //! Output: rings, subscribers, credit, gaps, and streams that end or break.
 
 use agentvm_sdk::{
-    AgentOs, ByteStream, Output, OutputFrom, OutputStream, Overflow, Process, SpawnOptions, StreamLost,
-    wire::stdio::Header,
+    ByteStream, Output, OutputFrom, OutputStream, Overflow, Process, StreamLost, wire::stdio::Header,
 };
 use futures_util::FutureExt as _;
 use tokio::join;
 
 use crate::{
-    NONE,
-    guest::{Guest, pattern},
-    scene::{caught_up, scene},
-    sidecar::Peer,
+    guest::pattern,
+    scene::{caught_up, scene, started},
 };
 
 const WINDOW: u64 = 256 << 10;
 const RETAINED: u64 = 512 << 10;
-
-async fn started(vm: &AgentOs, peer: &mut Peer) -> (Process, Guest) {
-    let process = vm.spawn("worker", NONE, SpawnOptions::new()).unwrap();
-    (process, peer.starts().await)
-}
 
 fn stdout(process: &Process, from: OutputFrom, overflow: Overflow) -> ByteStream {
     process.output_from(OutputStream::Stdout, from, overflow)
@@ -32,7 +24,7 @@ async fn next(stream: &mut ByteStream) -> Output {
 
 #[test]
 fn d5_a_slow_subscriber_gets_one_exact_gap_and_no_exit_is_lost() {
-    const TOTAL: u64 = 4 << 20;
+    const TOTAL: u64 = 2 << 20;
     scene(async |vm, peer| {
         let (process, guest) = started(&vm, peer).await;
         let mut slow = process.stdout();
@@ -116,7 +108,7 @@ fn d17_a_waiting_subscriber_that_does_not_read_grants_one_window_and_no_more() {
 
 #[test]
 fn d17_a_waiting_subscriber_gets_every_byte_in_its_own_time() {
-    const TOTAL: u64 = 4 << 20;
+    const TOTAL: u64 = 2 << 20;
     scene(async |vm, peer| {
         let (process, guest) = started(&vm, peer).await;
         let waiting = stdout(&process, OutputFrom::Start, Overflow::Wait);
@@ -132,9 +124,9 @@ fn d17_a_waiting_subscriber_gets_every_byte_in_its_own_time() {
 fn d17_without_a_waiting_subscriber_credit_flows_whether_or_not_anybody_reads() {
     scene(async |vm, peer| {
         let (process, guest) = started(&vm, peer).await;
-        peer.floods(guest.stdout(), 2 << 20).await;
+        peer.floods(guest.stdout(), 1 << 20).await;
         let _asleep = process.stdout();
-        peer.floods(guest.stdout(), 4 << 20).await;
+        peer.floods(guest.stdout(), 2 << 20).await;
     });
 }
 
