@@ -220,12 +220,12 @@ impl Reader<'_> {
 
     /// By its mark. A child on its way to exec has one that cannot be read yet, but is known by its pid; a zombie has
     /// none any more, and belongs where its parent does.
-    fn owner(&self, pid: Pid, ppid: u32) -> Option<ProcessId> {
+    fn owner(&self, pid: Pid, parent: u32) -> Option<ProcessId> {
         let of = |pid: Pid| {
             let by_pid = self.table.iter().find(|process| process.pid == pid).map(|process| process.id);
             by_pid.or_else(|| self.table.owner_of(self.members.mark(pid)?))
         };
-        of(pid).or_else(|| of(Pid::from_raw(i32::try_from(ppid).ok()?)?))
+        of(pid).or_else(|| of(Pid::from_raw(i32::try_from(parent).ok()?)?))
     }
 
     fn args(&self, pid: i32) -> (Vec<Vec<u8>>, bool) {

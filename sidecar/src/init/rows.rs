@@ -43,7 +43,7 @@ pub struct Row {
     pub cpu_time_us: u64,
 }
 
-const HEADER: u64 = size_of::<u64>() as u64;
+const HEADER: usize = size_of::<u64>();
 
 /// Writes rows until the space is used up.
 #[derive(Debug)]
@@ -55,7 +55,7 @@ pub(super) struct Writer {
 
 impl Writer {
     pub(super) fn new(file: OwnedFd, max_bytes: u64) -> Self {
-        Self { file, at: HEADER, limit: HEADER.saturating_add(max_bytes) }
+        Self { file, at: HEADER as u64, limit: (HEADER as u64).saturating_add(max_bytes) }
     }
 
     /// Adds a row; ENOSPC if it does not fit.
@@ -71,7 +71,7 @@ impl Writer {
 
     /// Makes the rows valid.
     pub(super) fn finish(self) -> Result<(), Errno> {
-        let length = self.at - HEADER;
+        let length = self.at - HEADER as u64;
         pwrite(&self.file, &length.to_le_bytes(), 0).map(drop)
     }
 
@@ -87,7 +87,7 @@ impl Writer {
 
 /// Reads rows back, of at most `max_bytes`; EBADMSG if they are no rows.
 pub(super) fn read(file: impl AsFd, max_bytes: usize) -> Result<Vec<Row>, Errno> {
-    let mut header = [0; HEADER as usize];
+    let mut header = [0; HEADER];
     if pread(&file, &mut header, 0)? != header.len() {
         return Err(Errno::BADMSG);
     }
@@ -98,7 +98,7 @@ pub(super) fn read(file: impl AsFd, max_bytes: usize) -> Result<Vec<Row>, Errno>
     let mut bytes = vec![0; length];
     let mut filled = 0;
     while filled < length {
-        match pread(&file, &mut bytes[filled..], HEADER + filled as u64)? {
+        match pread(&file, &mut bytes[filled..], (HEADER + filled) as u64)? {
             0 => return Err(Errno::BADMSG),
             count => filled += count,
         }
@@ -147,7 +147,9 @@ mod tests {
         let file = memfd_create(c"rows", MemfdFlags::CLOEXEC).unwrap();
         let rows = vec![row(2, vec![b"sh".to_vec(), Vec::new(), b"a\nb".to_vec()]), row(3, Vec::new())];
         let mut writer = Writer::new(file.try_clone().unwrap(), 4096);
-        rows.iter().for_each(|row| writer.push(row).unwrap());
+        for row in &rows {
+            writer.push(row).unwrap();
+        }
         assert_eq!(read(&file, 4096), Err(Errno::BADMSG), "not before the end is written");
         writer.finish().unwrap();
         assert_eq!(read(&file, 4096), Ok(rows));

@@ -118,18 +118,17 @@ impl<'a> Server<'a> {
                 break;
             }
             match packet::receive(self.socket, &mut self.buffer, RecvFlags::DONTWAIT) {
-                Ok(Some(Packet { message, descriptors })) => self.handle(message, descriptors)?,
-                Ok(None) => return Err(Gone),
+                Ok(Some(Packet { message, descriptors })) => self.handle(&message, descriptors)?,
                 Err(Errno::AGAIN) => break,
-                // A sidecar that does not speak our language cannot be served.
-                Err(_) => return Err(Gone),
+                // It has gone, or does not speak our language and cannot be served.
+                Ok(None) | Err(_) => return Err(Gone),
             }
         }
         self.update_interest()
     }
 
-    fn handle(&mut self, request: Request, descriptors: Vec<OwnedFd>) -> Result<(), Gone> {
-        match request {
+    fn handle(&mut self, request: &Request, descriptors: Vec<OwnedFd>) -> Result<(), Gone> {
+        match *request {
             Request::Start { process, arguments, variables, streams } => {
                 if self.table.by_id(process).is_some() {
                     return self.reply(&Reply::StartFailed {

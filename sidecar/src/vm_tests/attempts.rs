@@ -24,7 +24,7 @@ buffer = ctypes.create_string_buffer(256)
 ",
     );
     for (name, expression, _) in attempts {
-        program.push_str(&format!("attempt({name:?}, lambda: {expression})\n"));
+        program.extend(["attempt('", name, "', lambda: ", expression, ")\n"]);
     }
     let Some(done) = vm.python(&program) else { return };
     let seen: Vec<_> = done.output.lines().map(str::to_owned).collect();

@@ -25,7 +25,8 @@ impl Call {
             4 => self.arch,
             16.. => {
                 let argument = self.arguments[(offset as usize - 16) / 8];
-                if offset.is_multiple_of(8) { argument as u32 } else { (argument >> 32) as u32 }
+                let half = if offset.is_multiple_of(8) { argument & 0xffff_ffff } else { argument >> 32 };
+                u32::try_from(half).expect("half of it")
             }
             _ => panic!("no rule looks at the instruction pointer"),
         }
