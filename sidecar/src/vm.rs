@@ -190,7 +190,7 @@ impl Vm {
             tokio::select! {
                 event = events.next() => match event {
                     Event::Ended => return self.ended(),
-                    event => self.follow(event),
+                    event => self.follow(&event),
                 },
                 Some(()) = work.next() => {}
                 () = self.more.notified() => work.extend(std::mem::take(&mut *self.added())),
@@ -198,8 +198,8 @@ impl Vm {
         }
     }
 
-    fn follow(self: &Arc<Self>, event: Event) {
-        match event {
+    fn follow(self: &Arc<Self>, event: &Event) {
+        match *event {
             Event::Started { process, pid, started_at_ms } => {
                 self.step(process, process::Event::Started { pid, started_at_ms });
             }
@@ -236,7 +236,7 @@ impl Vm {
                     let row = table::Exited::remembers(id).then(|| process.exited_row(&exited));
                     self.drain_if_asked(process, exited.output_open);
                     self.link.event(self.id, &WireEvent::ProcessExited(exited));
-                    row.into_iter().for_each(|row| state.exited.keep(row));
+                    state.exited.keep(row);
                     break;
                 }
             }

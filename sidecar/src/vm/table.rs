@@ -35,7 +35,8 @@ impl Exited {
         process.0 < ProcessId::FIRST_EXEC
     }
 
-    pub(super) fn keep(&mut self, row: ProcessRow) {
+    pub(super) fn keep(&mut self, row: Option<ProcessRow>) {
+        let Some(row) = row else { return };
         if self.0.len() == MAX_EXITED {
             self.0.pop_front();
         }
