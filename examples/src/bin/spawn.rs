@@ -4,10 +4,7 @@
 //! Without arguments it follows a small script of its own; `spawn PROGRAM ARGS…` runs that program with this
 //! terminal's lines as its input, until they end or Ctrl-C stops it.
 
-use std::{
-    io::{self, Write as _},
-    process::ExitCode,
-};
+use std::{io, process::ExitCode};
 
 use agentvm_sdk::{AgentOs, AgentOsConfig, ByteStream, Output, Process, SidecarConfig, SpawnOptions};
 use anyhow::{Context as _, bail};
