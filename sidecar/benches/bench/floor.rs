@@ -13,18 +13,18 @@ pub(crate) fn spawn(path: &str, args: &[&str]) -> libc::pid_t {
     let text = |text: &str| CString::new(text).expect("no NUL");
     let path = text(path);
     let args: Vec<CString> = args.iter().map(|arg| text(arg)).collect();
-    let mut argv: Vec<*mut libc::c_char> = args.iter().map(|arg| arg.as_ptr().cast_mut()).collect();
-    argv.push(ptr::null_mut());
+    let mut vector: Vec<*mut libc::c_char> = args.iter().map(|arg| arg.as_ptr().cast_mut()).collect();
+    vector.push(ptr::null_mut());
     let environment = [ptr::null_mut()];
     let mut pid = 0;
-    // SAFETY: path, argv and environment are NUL-terminated and outlive the call; no attributes are passed.
+    // SAFETY: path, vector and environment are NUL-terminated and outlive the call; no attributes are passed.
     let status = unsafe {
         libc::posix_spawn(
             &raw mut pid,
             path.as_ptr(),
             ptr::null(),
             ptr::null(),
-            argv.as_ptr(),
+            vector.as_ptr(),
             environment.as_ptr(),
         )
     };

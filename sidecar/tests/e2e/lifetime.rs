@@ -127,7 +127,9 @@ async fn killing_an_init_ends_its_vm_and_no_other() {
     let bystander = other.spawn("sleep", ["600"], SpawnOptions::new()).unwrap();
     out(&doomed, "true").await;
     out(&other, "true").await;
-    doomed_init.iter().for_each(|pid| kill(*pid));
+    for pid in doomed_init {
+        kill(pid);
+    }
     let error = within_limit(SECOND, process.wait()).await.unwrap_err();
     assert!(matches!(error, ClientError::VmFailed { .. }), "{error:?}");
     let error = within_limit(SECOND, doomed.exec("true", ExecOptions::new())).await.unwrap_err();

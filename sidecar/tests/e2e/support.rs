@@ -63,10 +63,8 @@ pub(crate) fn within<T>(future: impl Future<Output = T>) -> impl Future<Output =
 pub(crate) fn within_limit<T>(limit: Duration, future: impl Future<Output = T>) -> impl Future<Output = T> {
     let place = std::panic::Location::caller();
     async move {
-        match tokio::time::timeout(limit, future).await {
-            Ok(value) => value,
-            Err(_) => panic!("not done within {limit:?}: {place}"),
-        }
+        let in_time = tokio::time::timeout(limit, future).await;
+        in_time.unwrap_or_else(|_| panic!("not done within {limit:?}: {place}"))
     }
 }
 
