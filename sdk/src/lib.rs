@@ -1,1 +1,43 @@
-//! The async client.
+//! Async client for sandboxed Linux VMs: create one, run commands in it, stream their output, see what runs.
+//!
+//! [`AgentOs`] is a VM. [`AgentOs::exec`] runs a shell command to its end; [`AgentOs::spawn`] starts a program and
+//! returns a [`Process`] to write to, read from, signal and await; [`AgentOs::all_processes`] and
+//! [`AgentOs::process_tree`] show what really runs in there. The client spawns nothing itself: a *sidecar* does, which
+//! the SDK launches and ends by itself ([`SidecarConfig`]).
+//!
+//! Whoever knows `vm.exec`, `vm.spawn`, `vm.onProcessStdout` in TypeScript knows this crate: names are the same in
+//! snake case.
+
+#![forbid(unsafe_code)]
+
+mod agent_os;
+mod callback;
+mod config;
+mod error;
+mod link;
+mod process;
+mod sidecar;
+mod stdio;
+mod transport;
+mod vm;
+
+pub use agentvm_wire as wire;
+pub use agentvm_wire::vm::{Isolation, IsolationReport};
+
+pub use agent_os::AgentOs;
+pub use callback::Subscription;
+pub use config::{AgentOsConfig, ProcessLimits};
+pub use error::ClientError;
+pub use process::{
+    ExecBytes, ExecOptions, ExecResult, ExitCause, ExitStatus, Process, ProcessInfo, ProcessStatus,
+    ProcessTreeNode, SignalTarget, SpawnOptions, SpawnedProcessInfo,
+};
+pub use sidecar::{Sidecar, SidecarConfig};
+pub use stdio::{ByteStream, Output, OutputFrom, OutputStream, Overflow, StdinInput, StreamLost};
+pub use transport::{Duplex, Transport};
+
+/// The wall clock, epoch milliseconds; a clock before 1970 reads 0.
+fn now_ms() -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,23 +1,35 @@
 //! One executable, several processes: which of them this one is.
 //!
-//! The sidecar starts its zygote by executing its own file again under another name. Whatever program holds the
-//! sidecar therefore asks [`run_zygote_if_requested`] first, before it starts any thread.
+//! A client launches the sidecar by executing a program that holds it under the sidecar's name; the sidecar starts its
+//! zygote by executing the same file again under another. Whatever program holds the sidecar therefore asks
+//! [`run_if_requested`] first, before it starts any thread.
+
+use agentvm_wire::launch::{INHERITED_ARG, SIDECAR_ARG0};
 
 use crate::sys::descriptors::standard_input;
-use crate::{packet, zygote};
+use crate::{packet, server, zygote};
 
 /// The name a zygote and its inits go by: their `argv[0]`.
 pub(crate) const ZYGOTE_NAME: &str = "agentvm-init";
 
-/// Returns at once, except in a process that was executed as the zygote: there it never returns.
+/// Returns at once in the ordinary case. In a process that was executed as a sidecar or as a zygote it does that work
+/// and never returns.
 ///
-/// Call it first thing in `main`; where there is no `main` of one's own (`#[tokio::main]`, tests), use
-/// [`before_main!`](crate::before_main).
-pub fn run_zygote_if_requested() {
+/// Call it first thing in a synchronous `main`; where there is none of one's own (`#[tokio::main]`, tests), use
+/// [`before_main!`](crate::before_main). A sidecar in which threads already run ends with an error that says so.
+pub fn run_if_requested() {
     let mut arguments = std::env::args_os();
-    if arguments.next().is_none_or(|name| name != ZYGOTE_NAME) || arguments.next().is_some() {
-        return;
+    let (name, first, second) = (arguments.next(), arguments.next(), arguments.next());
+    match (name, first, second) {
+        (Some(name), None, _) if name == ZYGOTE_NAME => run_zygote(),
+        (Some(name), Some(argument), None) if name == SIDECAR_ARG0 && argument == INHERITED_ARG => {
+            run_sidecar()
+        }
+        _ => {}
     }
+}
+
+fn run_zygote() -> ! {
     // Whoever typed the name by hand has no socket there.
     if packet::is_packet_socket(standard_input())
         && let Ok(socket) = take_standard_input()
@@ -27,8 +39,21 @@ pub fn run_zygote_if_requested() {
     crate::sys::exec::exit_now(2);
 }
 
+fn run_sidecar() -> ! {
+    let threads = std::fs::read_dir("/proc/self/task").map_or(1, Iterator::count);
+    if threads > 1 {
+        eprintln!(
+            "agentvm-sidecar: {threads} threads run already: call run_if_requested() first thing in main"
+        );
+        std::process::exit(2);
+    }
+    // Called before `main`, the standard library has not done this yet: a closed pipe is an error, not a death.
+    crate::sys::signals::ignore(libc::SIGPIPE);
+    std::process::exit(i32::from(server::serve_inherited() != std::process::ExitCode::SUCCESS));
+}
+
 /// Moves the control socket out of the way of the standard streams, which become `/dev/null`.
-fn take_standard_input() -> std::io::Result<std::os::fd::OwnedFd> {
+pub(crate) fn take_standard_input() -> std::io::Result<std::os::fd::OwnedFd> {
     let socket = rustix::io::fcntl_dupfd_cloexec(standard_input(), 3)?;
     let null = std::fs::File::options().read(true).write(true).open("/dev/null")?;
     for number in 0..3 {
@@ -37,7 +62,7 @@ fn take_standard_input() -> std::io::Result<std::os::fd::OwnedFd> {
     Ok(socket)
 }
 
-/// Calls [`run_zygote_if_requested`] before `main`, for programs and tests that have no `main` of their own.
+/// Calls [`run_if_requested`] before `main`, for programs and tests that have no `main` of their own.
 ///
 /// Write it once, at the top level of the executable: `agentvm_sidecar::before_main!();`
 #[macro_export]
@@ -49,7 +74,7 @@ macro_rules! before_main {
         #[unsafe(link_section = ".init_array")]
         static AGENTVM_BEFORE_MAIN: extern "C" fn() = {
             extern "C" fn before_main() {
-                $crate::run_zygote_if_requested();
+                $crate::run_if_requested();
             }
             before_main
         };

@@ -1,13 +1,23 @@
-//! The sidecar.
+//! The process that builds agentvm's VMs and runs what the client asks for.
+//!
+//! Programs do not call into it: a client launches it, as a binary of its own or as the program itself, whose `main`
+//! then begins with [`run_if_requested`] (or which carries [`before_main!`]). See `ARCHITECTURE.md` for the parts.
 
+mod errno;
 pub mod init;
 pub mod isolation;
 mod launch;
+mod link;
 mod packet;
+mod process;
+mod server;
+mod session;
+mod stdio;
 mod sys;
+mod vm;
 pub mod zygote;
 
-pub use launch::run_zygote_if_requested;
+pub use launch::run_if_requested;
 
 #[cfg(test)]
 before_main!();

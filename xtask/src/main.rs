@@ -1,2 +1,38 @@
-//! The gate.
-fn main() {}
+//! `cargo xtask`: the project's own commands, none of which needs more than a Rust machine.
+
+mod bench;
+mod cargo;
+mod child;
+mod gate;
+
+use std::env;
+use std::process::ExitCode;
+
+use anyhow::Result;
+
+const USAGE: &str = "\
+cargo xtask test [--only STEP]... [-- LIBTEST ARGUMENTS]
+    The whole gate. --only runs just that step and the build it needs; what follows -- goes to every test
+    executable, for example a part of a test's name.
+cargo xtask bench [-- ARGUMENTS]
+    The benches of the sidecar, in the release profile.";
+
+fn main() -> ExitCode {
+    let words: Vec<String> = env::args().skip(1).collect();
+    dispatch(&words).unwrap_or_else(|error| {
+        eprintln!("xtask: {error:#}");
+        ExitCode::FAILURE
+    })
+}
+
+fn dispatch(words: &[String]) -> Result<ExitCode> {
+    match words.split_first().map(|(verb, rest)| (verb.as_str(), rest)) {
+        Some(("test", rest)) => gate::run(gate::Options::parse(rest)?),
+        Some(("bench", rest)) => bench::run(rest),
+        None | Some(("help" | "--help" | "-h", _)) => {
+            println!("{USAGE}\n\nSteps of the gate: {}", gate::step_names());
+            Ok(ExitCode::SUCCESS)
+        }
+        Some((other, _)) => anyhow::bail!("no command is named {other}\n\n{USAGE}"),
+    }
+}

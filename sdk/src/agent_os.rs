@@ -1,0 +1,109 @@
+//! [`AgentOs`]: the handle of one VM.
+
+use std::sync::Arc;
+
+use agentvm_wire::{
+    message::{Request, Scope},
+    vm::{DisposeVm, IsolationReport},
+};
+
+use crate::{
+    config::AgentOsConfig,
+    error::ClientError,
+    sidecar::Sidecar,
+    vm::{OwnedVm, Vm},
+};
+
+/// A VM. Cheap to clone; dropping the last clone disposes of the VM in the background, with or without a runtime.
+///
+/// The methods are those of the TypeScript SDK in snake case; each names its TypeScript spelling as an alias. `exec`
+/// and `spawn` live beside their results in the documentation of [`ExecResult`](crate::ExecResult) and
+/// [`Process`](crate::Process).
+///
+/// ```no_run
+/// # async fn example() -> Result<(), agentvm_sdk::ClientError> {
+/// use agentvm_sdk::{AgentOs, AgentOsConfig, ExecOptions};
+///
+/// let vm = AgentOs::create(AgentOsConfig::new()).await?;
+/// let result = vm.exec("echo hello from $(hostname)", ExecOptions::new()).await?;
+/// assert_eq!(result.exit_code, 0);
+/// vm.dispose().await?;
+/// # Ok(()) }
+/// ```
+#[derive(Debug, Clone)]
+pub struct AgentOs(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    owned: OwnedVm,
+    /// Keeps the connection; dropped after the VM's own farewell was posted.
+    sidecar: Sidecar,
+}
+
+impl AgentOs {
+    /// Builds a VM, launching the shared sidecar if need be.
+    ///
+    /// # Errors
+    /// Those of [`Sidecar::create`], and [`ClientError::Rejected`] with the failed step, errno, path and what would
+    /// enable it, where this host cannot give the isolation asked for.
+    ///
+    /// # Cancel safety
+    /// Dropping the future disposes of what was built.
+    pub async fn create(config: AgentOsConfig) -> Result<Self, ClientError> {
+        let sidecar = match config.connection {
+            Some(sidecar) => sidecar,
+            None => Sidecar::shared(&config.sidecar).await?,
+        };
+        let owned = sidecar.link().create_vm(config.vm, config.limits).await?;
+        Ok(Self(Arc::new(Inner { owned, sidecar })))
+    }
+
+    /// Ends the VM with everything in it, at once. Every call that waits, and every later one, gets
+    /// [`ClientError::Disposed`]; a second `dispose` is a no-op.
+    ///
+    /// # Errors
+    /// None that leaves a VM behind: if the sidecar is gone, so is the VM.
+    ///
+    /// # Cancel safety
+    /// The VM ends even if the future is dropped.
+    pub async fn dispose(&self) -> Result<(), ClientError> {
+        let vm = self.vm();
+        if !vm.end(&ClientError::Disposed) {
+            return Ok(());
+        }
+        let answer = vm.link.call(Scope::vm(vm.id), &Request::DisposeVm(DisposeVm {})).await;
+        match answer {
+            Err(ClientError::Rejected(rejection))
+                if rejection.code != agentvm_wire::error::Code::NOT_FOUND =>
+            {
+                Err(ClientError::Rejected(rejection))
+            }
+            // It may have ended by itself meanwhile, or the whole sidecar did.
+            Ok(_) | Err(_) => Ok(()),
+        }
+    }
+
+    /// What holds this VM in, read back from inside after it was built.
+    pub fn isolation_report(&self) -> &IsolationReport {
+        &self.0.owned.created.isolation
+    }
+
+    /// How long the sidecar took to build the VM, until its init said ready.
+    pub fn boot_time(&self) -> std::time::Duration {
+        std::time::Duration::from_micros(self.0.owned.created.boot_us)
+    }
+
+    /// The VM's id.
+    pub fn id(&self) -> agentvm_wire::id::VmId {
+        self.vm().id
+    }
+
+    /// The sidecar this VM lives in; pass it to [`AgentOsConfig::connection`] to put another VM beside it.
+    pub fn sidecar(&self) -> &Sidecar {
+        &self.0.sidecar
+    }
+
+    pub(crate) fn vm(&self) -> &Arc<Vm> {
+        &self.0.owned.vm
+    }
+}

@@ -1,0 +1,362 @@
+//! The link to a sidecar: one connection, shared by every VM and every process of it.
+//!
+//! Any thread may post to it: it takes the lock, tells the connection core what to send and wakes the driver, which
+//! lives on a thread of its own (`driver`). No lock is held across an await, and no queue stands between: what waits
+//! to be sent is state (requests are counted, credit and signals coalesced, stdin bounded per process). Where both are
+//! taken, the link's lock comes before an entry's.
+//!
+//! The first cause of death is kept and given to every later caller.
+
+mod driver;
+mod incoming;
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, OnceLock, Weak},
+    task::Waker,
+};
+
+use agentvm_wire::{
+    connection::{Connection, Turn},
+    error::Code,
+    id::{RequestId, StreamId, VmId},
+    message::{Request, Response, Scope},
+    process::{Execute, SignalProcess, SignalTarget, StdioStreams},
+    session::Limits,
+    stdio::Header,
+    vm::{VmConfig, VmCreated},
+};
+use bytes::Bytes;
+use tokio::sync::{Notify, oneshot};
+
+pub(crate) use driver::{Driver, start};
+
+use crate::{
+    config::ProcessLimits,
+    error::ClientError,
+    process::entry::Entry,
+    stdio::{OutputStream, stdin::StdinChunk},
+    vm::{OwnedVm, Vm},
+};
+
+/// One connection. See the module's notes.
+#[derive(Debug)]
+pub(crate) struct Link {
+    core: Mutex<Core>,
+    /// Wakes the writer: one permit, so a wake-up is never lost and never piles up.
+    wake: Notify,
+    /// Tells the driver that nobody needs the link any more; kept until it looks.
+    closing: Notify,
+    /// The launched sidecar, if this program launched it.
+    pid: OnceLock<u32>,
+}
+
+#[derive(Debug)]
+struct Core {
+    connection: Connection,
+    waiters: HashMap<RequestId, Waiter>,
+    routes: HashMap<StreamId, Route>,
+    vms: HashMap<VmId, Weak<Vm>>,
+    ended: Option<ClientError>,
+    closing: bool,
+}
+
+/// Who gets the answer to a request.
+#[derive(Debug)]
+enum Waiter {
+    Call(oneshot::Sender<Result<Response, ClientError>>),
+    Create(ProcessLimits, oneshot::Sender<Result<OwnedVm, ClientError>>),
+    Start(Arc<Entry>),
+    Signal(Arc<Entry>, String, SignalTarget),
+    Nobody,
+}
+
+/// Where a stream's bytes go to, or come from.
+#[derive(Debug, Clone)]
+enum Route {
+    Output(Arc<Entry>, OutputStream),
+    Stdin(Arc<Entry>),
+}
+
+/// What the writer sends next.
+enum Outgoing {
+    Control(String),
+    Stdin(Header, Bytes),
+    Close,
+}
+
+impl Link {
+    fn new() -> Self {
+        let core = Core {
+            connection: Connection::client(Limits::default()),
+            waiters: HashMap::new(),
+            routes: HashMap::new(),
+            vms: HashMap::new(),
+            ended: None,
+            closing: false,
+        };
+        Self { core: Mutex::new(core), wake: Notify::new(), closing: Notify::new(), pid: OnceLock::new() }
+    }
+
+    pub(crate) fn pid(&self) -> Option<u32> {
+        self.pid.get().copied()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Core> {
+        self.core.lock().expect("no code panics under this lock")
+    }
+
+    /// Why the link is dead, if it is.
+    pub(crate) fn ended(&self) -> Option<ClientError> {
+        self.lock().ended.clone()
+    }
+
+    // ---- requests ----
+
+    /// Sends a request and awaits its answer. Dropping the future forgets the answer, not the request.
+    pub(crate) async fn call(&self, scope: Scope, request: &Request) -> Result<Response, ClientError> {
+        let (sender, receiver) = oneshot::channel();
+        self.post(scope, request, Waiter::Call(sender))?;
+        match self.answer(receiver).await? {
+            Response::Rejected(rejection) => Err(ClientError::Rejected(rejection)),
+            answer => Ok(answer),
+        }
+    }
+
+    /// Has a VM built. Dropping the future disposes of it.
+    pub(crate) async fn create_vm(
+        &self,
+        config: VmConfig,
+        limits: ProcessLimits,
+    ) -> Result<OwnedVm, ClientError> {
+        let (sender, receiver) = oneshot::channel();
+        self.post(Scope::SESSION, &Request::CreateVm(config), Waiter::Create(limits, sender))?;
+        self.answer(receiver).await
+    }
+
+    async fn answer<T>(&self, receiver: oneshot::Receiver<Result<T, ClientError>>) -> Result<T, ClientError> {
+        receiver.await.unwrap_or_else(|_| Err(self.ended().unwrap_or(ClientError::Disposed)))
+    }
+
+    fn post(&self, scope: Scope, request: &Request, waiter: Waiter) -> Result<(), ClientError> {
+        let mut core = self.lock();
+        core.check_alive()?;
+        let id = core.connection.request(scope, request).map_err(ClientError::Rejected)?;
+        core.waiters.insert(id, waiter);
+        drop(core);
+        self.wake.notify_one();
+        Ok(())
+    }
+
+    /// Disposes of a VM without waiting for it: its handle is gone.
+    pub(crate) fn abandon_vm(&self, vm: VmId) {
+        let dispose = Request::DisposeVm(agentvm_wire::vm::DisposeVm::default());
+        // A link that is dead has no VM any more.
+        let _ = self.post(Scope::vm(vm), &dispose, Waiter::Nobody);
+    }
+
+    /// Chooses stream ids, makes the entry with them, and sends `execute`, all in one step, so that whatever the
+    /// caller does next with the process follows it.
+    pub(crate) fn execute<T>(
+        &self,
+        vm: VmId,
+        mut execute: Execute,
+        wants: WantedStreams,
+        enter: impl FnOnce(StdioStreams) -> (Arc<Entry>, T),
+    ) -> Result<(Arc<Entry>, T), ClientError> {
+        let mut guard = self.lock();
+        let core = &mut *guard;
+        core.check_alive()?;
+        let mut open = |wanted: bool| wanted.then(|| core.connection.next_stream());
+        let streams =
+            StdioStreams { stdin: open(wants.stdin), stdout: open(wants.stdout), stderr: open(wants.stderr) };
+        execute.streams = streams;
+        let id = core
+            .connection
+            .request(Scope::vm(vm), &Request::Execute(execute))
+            .map_err(ClientError::Rejected)?;
+        let (entry, subscribed) = enter(streams);
+        if let Some(stream) = streams.stdin {
+            core.connection.open_send(stream, vm);
+            core.routes.insert(stream, Route::Stdin(entry.clone()));
+        }
+        for (stream, which) in
+            [(streams.stdout, OutputStream::Stdout), (streams.stderr, OutputStream::Stderr)]
+        {
+            if let Some(stream) = stream {
+                core.connection.open_receive(stream);
+                core.routes.insert(stream, Route::Output(entry.clone(), which));
+            }
+        }
+        core.waiters.insert(id, Waiter::Start(entry.clone()));
+        drop(guard);
+        self.wake.notify_one();
+        Ok((entry, subscribed))
+    }
+
+    /// Sends a signal; the entry has made sure that it is not already on its way.
+    pub(crate) fn signal(&self, entry: &Arc<Entry>, signal: &str, target: SignalTarget) {
+        let body = SignalProcess { process: entry.id, signal: signal.to_owned(), target };
+        let waiter = Waiter::Signal(entry.clone(), signal.to_owned(), target);
+        if self.post(Scope::vm(entry.vm), &Request::SignalProcess(body), waiter).is_err() {
+            entry.signal_answered(signal, target);
+        }
+    }
+
+    // ---- streams ----
+
+    pub(crate) fn stream_ready(&self, stream: StreamId) {
+        self.lock().connection.ready(stream);
+        self.wake.notify_one();
+    }
+
+    pub(crate) fn consumed(&self, consumed: &[(StreamId, u64)]) {
+        let mut core = self.lock();
+        for (stream, offset) in consumed {
+            core.connection.consumed(*stream, *offset);
+        }
+        drop(core);
+        self.wake.notify_one();
+    }
+
+    /// Nobody cares for these streams any more: what was not sent is not sent, what still comes goes nowhere.
+    pub(crate) fn abandon_streams(&self, streams: StdioStreams) {
+        let StdioStreams { stdin, stdout, stderr } = streams;
+        let mut core = self.lock();
+        for stream in [stdin, stdout, stderr].into_iter().flatten() {
+            core.routes.remove(&stream);
+        }
+        if let Some(stdin) = stdin {
+            core.connection.reset(stdin, &Code::EPIPE, "the process has ended");
+        }
+        for output in [stdout, stderr].into_iter().flatten() {
+            core.connection.stop(output, &Code::CANCELLED);
+        }
+        drop(core);
+        self.wake.notify_one();
+    }
+
+    fn next_outgoing(&self) -> Option<Outgoing> {
+        let mut wakers = Vec::new();
+        let next = self.lock().next_outgoing(&mut wakers);
+        wakers.into_iter().for_each(Waker::wake);
+        next
+    }
+
+    // ---- VMs ----
+
+    /// Makes a VM known, before anything that is said of it is read.
+    fn register_vm(self: &Arc<Self>, created: VmCreated, limits: ProcessLimits) -> OwnedVm {
+        let vm = Vm::new(created.vm, self.clone(), limits);
+        self.lock().vms.insert(vm.id, Arc::downgrade(&vm));
+        OwnedVm { vm, created }
+    }
+
+    /// Takes no more news of a VM and forgets its streams.
+    pub(crate) fn forget_vm(&self, vm: VmId) {
+        let mut guard = self.lock();
+        let core = &mut *guard;
+        core.vms.remove(&vm);
+        core.routes.retain(|stream, route| {
+            let (Route::Output(entry, _) | Route::Stdin(entry)) = route;
+            let keep = entry.vm != vm;
+            if !keep {
+                core.connection.close_stream(*stream);
+            }
+            keep
+        });
+    }
+
+    // ---- the end ----
+
+    /// Ends the session and its VMs once what waits is sent; the driver and its thread end with it.
+    pub(crate) fn close(&self) {
+        self.lock().closing = true;
+        self.closing.notify_one();
+        self.wake.notify_one();
+    }
+
+    /// Everyone who waits gets the first cause, at once; so does every later caller.
+    fn fail(&self, cause: ClientError) {
+        let (cause, waiters, routes, vms) = {
+            let mut core = self.lock();
+            let cause = core.ended.get_or_insert(cause).clone();
+            let core = &mut *core;
+            (
+                cause,
+                std::mem::take(&mut core.waiters),
+                std::mem::take(&mut core.routes),
+                std::mem::take(&mut core.vms),
+            )
+        };
+        for waiter in waiters.into_values() {
+            match waiter {
+                // Whoever dropped the receiver does not want to know.
+                Waiter::Call(sender) => drop(sender.send(Err(cause.clone()))),
+                Waiter::Create(_, sender) => drop(sender.send(Err(cause.clone()))),
+                Waiter::Start(entry) | Waiter::Signal(entry, ..) => entry.lost(cause.clone()),
+                Waiter::Nobody => {}
+            }
+        }
+        for route in routes.into_values() {
+            let (Route::Output(entry, _) | Route::Stdin(entry)) = route;
+            entry.lost(cause.clone());
+        }
+        for vm in vms.into_values().filter_map(|vm| vm.upgrade()) {
+            vm.end(&cause);
+        }
+    }
+}
+
+/// Which streams a process shall have.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct WantedStreams {
+    pub(crate) stdin: bool,
+    pub(crate) stdout: bool,
+    pub(crate) stderr: bool,
+}
+
+impl Core {
+    /// Control first, then the streams in turn.
+    fn next_outgoing(&mut self, wakers: &mut Vec<Waker>) -> Option<Outgoing> {
+        if let Some(text) = self.connection.next_control() {
+            return Some(Outgoing::Control(text));
+        }
+        if self.closing {
+            return Some(Outgoing::Close);
+        }
+        while let Some(turn) = self.connection.next_turn() {
+            if let Some((header, bytes)) = self.next_stdin(turn, wakers) {
+                return Some(Outgoing::Stdin(header, bytes));
+            }
+        }
+        None
+    }
+
+    /// Takes and frames the bytes in one step: a write that comes in between would find its stream ready already, and
+    /// then see it put to rest by a frame that knew nothing of it.
+    fn next_stdin(&mut self, turn: Turn, wakers: &mut Vec<Waker>) -> Option<(Header, Bytes)> {
+        let Some(Route::Stdin(entry)) = self.routes.get(&turn.stream) else {
+            self.connection.idle(turn.stream);
+            return None;
+        };
+        let StdinChunk { bytes, fin, more } = entry.take_stdin(turn.max_bytes, wakers);
+        if bytes.is_empty() && !fin {
+            self.connection.idle(turn.stream);
+            return None;
+        }
+        if fin {
+            self.routes.remove(&turn.stream);
+        }
+        let header = self.connection.frame(turn.stream, bytes.len(), fin, more)?;
+        Some((header, bytes))
+    }
+
+    fn check_alive(&self) -> Result<(), ClientError> {
+        match &self.ended {
+            Some(cause) => Err(cause.clone()),
+            None if self.closing => Err(ClientError::Disposed),
+            None => Ok(()),
+        }
+    }
+}

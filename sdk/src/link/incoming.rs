@@ -1,0 +1,132 @@
+//! What arrives, and whom it concerns.
+
+use std::sync::Arc;
+
+use agentvm_wire::{
+    connection::{Received, Violation},
+    id::{RequestId, StreamId},
+    message::{Event, Response, Scope},
+    vm::VmState,
+};
+use bytes::Bytes;
+
+use super::{Link, Route, Waiter};
+use crate::{error::ClientError, process::start_failure, vm::Vm};
+
+impl Link {
+    pub(super) fn receive_text(self: &Arc<Self>, text: &str) -> Result<(), Violation> {
+        let received = self.lock().connection.receive_text(text)?;
+        match received {
+            Received::Response { id, response } => self.answered(id, response),
+            Received::Event { scope, event } => self.event(scope, event),
+            Received::Reset { stream, .. } => self.reset(stream),
+            Received::Stopped { stream, .. } => self.stopped(stream),
+            Received::Request { .. }
+            | Received::Cancel { .. }
+            | Received::Data { .. }
+            | Received::Nothing => {}
+        }
+        // Credit or a closed stream may have made something sendable.
+        self.wake.notify_one();
+        Ok(())
+    }
+
+    pub(super) fn receive_binary(&self, message: Bytes) -> Result<(), Violation> {
+        let received = self.lock().connection.receive_binary(message)?;
+        match received {
+            Received::Data { stream, payload, fin, .. } => self.data(stream, &payload, fin),
+            // The core refused the message, which costs the stream.
+            Received::Reset { stream, .. } => {
+                self.reset(stream);
+                self.wake.notify_one();
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn answered(self: &Arc<Self>, id: RequestId, response: Response) {
+        let Some(waiter) = self.lock().waiters.remove(&id) else { return };
+        match (waiter, response) {
+            // Whoever dropped the receiver does not want to know.
+            (Waiter::Call(sender), response) => drop(sender.send(Ok(response))),
+            (Waiter::Create(limits, sender), response) => {
+                let created = match response {
+                    Response::VmCreated(created) => Ok(self.register_vm(created, limits)),
+                    Response::Rejected(rejection) => Err(ClientError::Rejected(rejection)),
+                    other => Err(ClientError::unexpected("create_vm", &other)),
+                };
+                // A VM whose `create` was dropped meanwhile belongs to nobody and is disposed of here.
+                drop(sender.send(created));
+            }
+            (Waiter::Start(entry), Response::ProcessStarted(started)) => entry.started(started),
+            (Waiter::Start(entry), Response::Rejected(rejection)) => {
+                let streams = entry.streams();
+                let streams = [streams.stdin, streams.stdout, streams.stderr];
+                let mut core = self.lock();
+                for stream in streams.into_iter().flatten() {
+                    core.connection.close_stream(stream);
+                    core.routes.remove(&stream);
+                }
+                drop(core);
+                entry.start_failed(start_failure(&entry.command, rejection));
+            }
+            (Waiter::Start(entry), other) => entry.lost(ClientError::unexpected("execute", &other)),
+            (Waiter::Signal(entry, signal, target), _) => entry.signal_answered(&signal, target),
+            (Waiter::Nobody, _) => {}
+        }
+    }
+
+    /// An event is believed only in the scope of a VM that is ours, and only for a process of that VM.
+    fn event(&self, scope: Scope, event: Event) {
+        let Some(id) = scope.vm else { return };
+        let vm: Option<Arc<Vm>> = self.lock().vms.get(&id).and_then(std::sync::Weak::upgrade);
+        let Some(vm) = vm else { return };
+        match event {
+            Event::ProcessExited(exited) => {
+                if let Some(entry) = vm.entry(exited.process) {
+                    entry.exited(exited);
+                }
+            }
+            Event::OutputDrained(drained) => {
+                if let Some(entry) = vm.entry(drained.process) {
+                    entry.drained(drained.end);
+                }
+            }
+            Event::VmState(change) if change.state == VmState::Failed => {
+                let reason = change.reason.unwrap_or_else(|| "no reason given".to_owned());
+                vm.end(&ClientError::VmFailed { reason });
+            }
+            Event::VmState(change) if change.state == VmState::Disposed => {
+                vm.end(&ClientError::Disposed);
+            }
+            Event::VmState(_) => {}
+        }
+    }
+
+    fn data(&self, stream: StreamId, payload: &[u8], fin: bool) {
+        let route = {
+            let routes = &mut self.lock().routes;
+            if fin { routes.remove(&stream) } else { routes.get(&stream).cloned() }
+        };
+        if let Some(Route::Output(entry, which)) = route {
+            entry.data(which, payload, fin);
+        }
+    }
+
+    fn reset(&self, stream: StreamId) {
+        let route = self.lock().routes.remove(&stream);
+        match route {
+            Some(Route::Output(entry, which)) => entry.output_lost(which),
+            Some(Route::Stdin(entry)) => entry.stdin_stopped(),
+            None => {}
+        }
+    }
+
+    fn stopped(&self, stream: StreamId) {
+        let route = self.lock().routes.remove(&stream);
+        if let Some(Route::Stdin(entry)) = route {
+            entry.stdin_stopped();
+        }
+    }
+}

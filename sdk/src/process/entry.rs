@@ -1,0 +1,316 @@
+//! What the client keeps of one process: its rings, its stdin queue, its life. Shared by the connection driver, which
+//! feeds it, and by every handle, which reads it.
+//!
+//! Locks: an entry's lock is never held while the link's is taken (the other way round it may be). Whatever a change
+//! of state entails (credit, wakers, the exit) is collected under the lock and done after it.
+
+mod state;
+
+use std::{
+    io,
+    sync::{Arc, Mutex, MutexGuard, Weak},
+    task::{Context, Poll, Waker},
+};
+
+use agentvm_wire::{
+    id::{ProcessId, VmId},
+    process::{ProcessExited, ProcessStarted, SignalTarget, StdioStreams, StreamEnds},
+};
+use bytes::Bytes;
+
+use self::state::{Effects, State};
+use super::{
+    exit::{Exit, Outcome},
+    lifecycle::Event,
+};
+use crate::{
+    error::ClientError,
+    link::Link,
+    stdio::{
+        OutputFrom, OutputStream,
+        ring::{CursorId, Overflow, Read, Ring},
+        stdin::StdinChunk,
+    },
+};
+
+/// One process.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) id: ProcessId,
+    pub(crate) vm: VmId,
+    pub(crate) link: Arc<Link>,
+    pub(crate) command: String,
+    pub(crate) args: Vec<String>,
+    pub(crate) requested_at_ms: u64,
+    pub(crate) exit: Exit,
+    streams: StdioStreams,
+    drains: bool,
+    /// Lives while a `Process` handle does: such an entry is never pruned.
+    pub(crate) pin: Mutex<Weak<()>>,
+    state: Mutex<State>,
+}
+
+/// What a new entry is made from.
+pub(crate) struct NewEntry {
+    pub(crate) id: ProcessId,
+    pub(crate) vm: VmId,
+    pub(crate) link: Arc<Link>,
+    pub(crate) command: String,
+    pub(crate) args: Vec<String>,
+    pub(crate) streams: StdioStreams,
+    pub(crate) drains: bool,
+    pub(crate) retained_bytes: u64,
+    pub(crate) stdin_bytes: u64,
+}
+
+impl Entry {
+    pub(crate) fn new(new: NewEntry) -> Self {
+        let state = State::new(new.streams, new.retained_bytes, new.stdin_bytes);
+        Self {
+            id: new.id,
+            vm: new.vm,
+            link: new.link,
+            command: new.command,
+            args: new.args,
+            requested_at_ms: crate::now_ms(),
+            exit: Exit::new(),
+            streams: new.streams,
+            drains: new.drains,
+            pin: Mutex::default(),
+            state: Mutex::new(state),
+        }
+    }
+
+    // ---- fed by the connection ----
+
+    pub(crate) fn started(&self, started: ProcessStarted) {
+        self.update(|state, _| {
+            state.started = Some(started);
+            state.lifecycle.step(Event::Started)
+        });
+    }
+
+    /// The start was refused: the message also goes to standard error, as a shell would write it.
+    pub(crate) fn start_failed(&self, error: ClientError) {
+        self.update(|state, effects| {
+            if state.lifecycle.has_ended() {
+                return None;
+            }
+            if let Some(stderr) = state.output(OutputStream::Stderr) {
+                stderr.ring.push(format!("{error}\n").as_bytes(), &mut effects.wakers);
+            }
+            state.end_streams(effects, Ring::finish);
+            state.failure = Some(error.clone());
+            state.lifecycle.step(Event::StartFailed(error))
+        });
+    }
+
+    pub(crate) fn exited(&self, exited: ProcessExited) {
+        self.update(|state, effects| {
+            state.stdin.abandon(&mut effects.wakers);
+            let drains = self.drains && exited.output_open;
+            let end = exited.end;
+            state.lifecycle.step(Event::Exited { status: exited.into(), end, drains })
+        });
+    }
+
+    pub(crate) fn drained(&self, end: StreamEnds) {
+        self.update(|state, _| state.lifecycle.step(Event::Drained(end)));
+    }
+
+    pub(crate) fn data(&self, which: OutputStream, payload: &[u8], fin: bool) {
+        self.update(|state, effects| {
+            if let Some(output) = state.output(which) {
+                output.ring.push(payload, &mut effects.wakers);
+                if fin {
+                    output.ring.finish(&mut effects.wakers);
+                }
+            }
+            None
+        });
+    }
+
+    /// One output ended incomplete.
+    pub(crate) fn output_lost(&self, which: OutputStream) {
+        self.update(|state, effects| {
+            if let Some(output) = state.output(which) {
+                output.ring.lose(&mut effects.wakers);
+            }
+            None
+        });
+    }
+
+    /// The VM or the connection is gone: nothing more will come.
+    pub(crate) fn lost(&self, error: ClientError) {
+        self.update(|state, effects| {
+            state.stdin.abandon(&mut effects.wakers);
+            let progress = state.progress();
+            state.end_streams(effects, Ring::lose);
+            if !state.lifecycle.has_ended() {
+                state.failure = Some(error.clone());
+            }
+            let outcome = state.lifecycle.step(Event::Lost { error, progress });
+            if matches!(outcome, Some(Ok(_))) {
+                state.failure = None;
+            }
+            outcome
+        });
+    }
+
+    /// Nobody reads standard input any more.
+    pub(crate) fn stdin_stopped(&self) {
+        self.update(|state, effects| {
+            state.stdin.abandon(&mut effects.wakers);
+            None
+        });
+    }
+
+    /// The next bytes for standard input.
+    pub(crate) fn take_stdin(&self, max: usize, wakers: &mut Vec<Waker>) -> StdinChunk {
+        self.lock().stdin.take(max, wakers)
+    }
+
+    // ---- used by handles ----
+
+    pub(crate) fn write_stdin(&self, bytes: Bytes) -> Result<(), ClientError> {
+        self.lock().stdin.write(bytes)?;
+        self.stdin_ready();
+        Ok(())
+    }
+
+    /// Takes as much as there is room for, waiting until there is some; `BrokenPipe` once standard input is closed.
+    pub(crate) fn poll_write_stdin(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let taken = std::task::ready!(self.lock().stdin.poll_write(cx, bytes));
+        self.stdin_ready();
+        Poll::Ready(taken.map_err(|error| io::Error::new(io::ErrorKind::BrokenPipe, error)))
+    }
+
+    pub(crate) fn close_stdin(&self) {
+        self.lock().stdin.close();
+        self.stdin_ready();
+    }
+
+    fn stdin_ready(&self) {
+        if let Some(stream) = self.streams.stdin {
+            self.link.stream_ready(stream);
+        }
+    }
+
+    /// Sends a signal unless the process has ended or the very same one still waits for its answer.
+    pub(crate) fn signal(self: &Arc<Self>, signal: &str, target: SignalTarget) {
+        {
+            let mut state = self.lock();
+            let same = |(name, to): &(String, SignalTarget)| name == signal && *to == target;
+            if self.exit.get().is_some() || state.signals.iter().any(same) {
+                return;
+            }
+            state.signals.push((signal.to_owned(), target));
+        }
+        self.link.signal(self, signal, target);
+    }
+
+    pub(crate) fn signal_answered(&self, signal: &str, target: SignalTarget) {
+        self.lock().signals.retain(|(name, to)| (name.as_str(), *to) != (signal, target));
+    }
+
+    /// A cursor on an output, where the process has it.
+    pub(crate) fn subscribe(
+        &self,
+        which: OutputStream,
+        from: OutputFrom,
+        overflow: Overflow,
+    ) -> Option<CursorId> {
+        let mut state = self.lock();
+        let ring = &mut state.output(which)?.ring;
+        let at = match from {
+            OutputFrom::Start => 0,
+            OutputFrom::Now => ring.head(),
+            OutputFrom::Offset(offset) => offset,
+        };
+        Some(ring.subscribe(at, overflow))
+    }
+
+    pub(crate) fn unsubscribe(&self, which: OutputStream, cursor: CursorId) {
+        self.update(|state, _| {
+            if let Some(output) = state.output(which) {
+                output.ring.unsubscribe(cursor);
+            }
+            None
+        });
+    }
+
+    /// What lies at a cursor; with `own_only` nothing beyond what the process itself wrote.
+    pub(crate) fn read(&self, which: OutputStream, cursor: CursorId, own_only: bool, waker: &Waker) -> Read {
+        let mut state = self.lock();
+        let limit = if own_only { which.of(state.lifecycle.own_end()) } else { None };
+        let ended = own_only && state.lifecycle.has_ended();
+        let Some(output) = state.output(which) else { return Read::End };
+        match output.ring.read(cursor, limit, waker) {
+            Read::Pending if ended => Read::End,
+            read => read,
+        }
+    }
+
+    /// A cursor's owner has taken bytes; credit and the exit may follow.
+    pub(crate) fn advance(&self, which: OutputStream, cursor: CursorId, bytes: usize) {
+        self.update(|state, _| {
+            if let Some(output) = state.output(which) {
+                output.ring.advance(cursor, bytes);
+            }
+            None
+        });
+    }
+
+    /// Nobody will write to or read from this process again: what it still writes goes nowhere.
+    pub(crate) fn abandon(&self) {
+        self.stdin_stopped();
+        self.link.abandon_streams(self.streams);
+    }
+
+    pub(crate) fn streams(&self) -> StdioStreams {
+        self.streams
+    }
+
+    pub(crate) fn started_info(&self) -> Option<ProcessStarted> {
+        self.lock().started
+    }
+
+    pub(crate) fn failure(&self) -> Option<ClientError> {
+        self.lock().failure.clone()
+    }
+
+    pub(crate) fn is_pinned(&self) -> bool {
+        self.pin.lock().expect("no code panics under this lock").strong_count() > 0
+    }
+
+    // ---- the one way to change state ----
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no code panics under this lock")
+    }
+
+    fn update(&self, change: impl FnOnce(&mut State, &mut Effects) -> Option<Outcome>) {
+        let mut effects = Effects::default();
+        {
+            let mut state = self.lock();
+            let outcome = change(&mut state, &mut effects);
+            effects.outcome = outcome.or_else(|| state.settle());
+            if effects.outcome.is_some() {
+                state.stdin.abandon(&mut effects.wakers);
+                // Readers that end with the process's own output must look again.
+                state.wake_outputs(&mut effects);
+            }
+            state.collect_consumed(&mut effects);
+        }
+        if let Some(outcome) = effects.outcome {
+            self.exit.publish(outcome);
+            if self.streams.stdin.is_some() {
+                self.link.abandon_streams(StdioStreams { stdin: self.streams.stdin, ..Default::default() });
+            }
+        }
+        if !effects.consumed.is_empty() {
+            self.link.consumed(&effects.consumed);
+        }
+        effects.wakers.into_iter().for_each(Waker::wake);
+    }
+}

@@ -1,0 +1,111 @@
+//! What changes in the life of an entry, and what a change entails.
+
+use std::task::Waker;
+
+use agentvm_wire::{
+    id::StreamId,
+    process::{ProcessStarted, SignalTarget, StdioStreams, StreamEnds},
+};
+
+use crate::{
+    error::ClientError,
+    process::{
+        exit::Outcome,
+        lifecycle::{Event, Lifecycle, Progress},
+    },
+    stdio::{OutputStream, ring::Ring, stdin::StdinQueue},
+};
+
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) lifecycle: Lifecycle,
+    pub(super) started: Option<ProcessStarted>,
+    pub(super) failure: Option<ClientError>,
+    stdout: Option<Output>,
+    stderr: Option<Output>,
+    pub(super) stdin: StdinQueue,
+    /// Signals sent and not yet answered: the same one again changes nothing.
+    pub(super) signals: Vec<(String, SignalTarget)>,
+}
+
+#[derive(Debug)]
+pub(super) struct Output {
+    stream: StreamId,
+    pub(super) ring: Ring,
+    /// Consumed offset last told to the connection.
+    reported: u64,
+}
+
+/// What follows from a change of state, done once the lock is released.
+#[derive(Default)]
+pub(super) struct Effects {
+    pub(super) wakers: Vec<Waker>,
+    pub(super) consumed: Vec<(StreamId, u64)>,
+    pub(super) outcome: Option<Outcome>,
+}
+
+impl State {
+    pub(super) fn new(streams: StdioStreams, retained_bytes: u64, stdin_bytes: u64) -> Self {
+        let output = |stream: Option<StreamId>| {
+            stream.map(|stream| Output { stream, ring: Ring::new(retained_bytes), reported: 0 })
+        };
+        Self {
+            lifecycle: Lifecycle::Starting,
+            started: None,
+            failure: None,
+            stdout: output(streams.stdout),
+            stderr: output(streams.stderr),
+            stdin: streams.stdin.map_or_else(StdinQueue::closed, |_| StdinQueue::new(stdin_bytes)),
+            signals: Vec::new(),
+        }
+    }
+
+    pub(super) fn output(&mut self, which: OutputStream) -> Option<&mut Output> {
+        match which {
+            OutputStream::Stdout => self.stdout.as_mut(),
+            OutputStream::Stderr => self.stderr.as_mut(),
+        }
+    }
+
+    fn outputs(&mut self) -> impl Iterator<Item = &mut Output> {
+        self.stdout.iter_mut().chain(self.stderr.iter_mut())
+    }
+
+    pub(super) fn settle(&mut self) -> Option<Outcome> {
+        if !matches!(self.lifecycle, Lifecycle::Delivering { .. }) {
+            return None;
+        }
+        let progress = self.progress();
+        self.lifecycle.step(Event::Progress(progress))
+    }
+
+    pub(super) fn progress(&self) -> Progress {
+        let come = |offset: fn(&Ring) -> Option<u64>| {
+            let of = |output: &Option<Output>| output.as_ref().and_then(|output| offset(&output.ring));
+            StreamEnds { stdout: of(&self.stdout), stderr: of(&self.stderr) }
+        };
+        Progress { received: come(Ring::received), delivered: come(Ring::delivered) }
+    }
+
+    pub(super) fn end_streams(&mut self, effects: &mut Effects, end: fn(&mut Ring, &mut Vec<Waker>)) {
+        for output in self.outputs() {
+            end(&mut output.ring, &mut effects.wakers);
+        }
+    }
+
+    pub(super) fn wake_outputs(&mut self, effects: &mut Effects) {
+        for output in self.outputs() {
+            output.ring.wake_all(&mut effects.wakers);
+        }
+    }
+
+    pub(super) fn collect_consumed(&mut self, effects: &mut Effects) {
+        for output in self.outputs() {
+            let consumed = output.ring.consumed();
+            if consumed > output.reported && output.ring.is_open() {
+                output.reported = consumed;
+                effects.consumed.push((output.stream, consumed));
+            }
+        }
+    }
+}

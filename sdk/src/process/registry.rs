@@ -1,0 +1,108 @@
+//! The registry of spawned processes: admission, pruning, and what `list_processes` shows.
+
+use std::sync::Arc;
+
+use agentvm_wire::id::ProcessId;
+use serde::Serialize;
+
+use super::{entry::Entry, exit::Outcome};
+use crate::{agent_os::AgentOs, error::ClientError, vm::Vm};
+
+/// A process this handle spawned, as `list_processes` and `get_process` show it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct SpawnedProcessInfo {
+    /// Synthetic pid, from 1 000 000.
+    pub pid: u32,
+    /// The program as it was given.
+    pub command: String,
+    /// Its arguments.
+    pub args: Vec<String>,
+    /// Whether its outcome is still open.
+    pub running: bool,
+    /// Its exit status, or 128 + n for death by signal n; `None` while it runs and where it is not known.
+    pub exit_code: Option<i32>,
+    /// The signal's name, if one ended it.
+    pub signal: Option<String>,
+    /// Why there is no exit code: it did not start, or its end will never be known.
+    pub failure: Option<String>,
+    /// Wall clock, epoch milliseconds: the start in the VM, or the call to `spawn` until that is known.
+    #[serde(rename = "startedAt")]
+    pub started_at_ms: u64,
+    /// Wall clock, epoch milliseconds.
+    #[serde(rename = "exitedAt")]
+    pub exited_at_ms: Option<u64>,
+}
+
+impl From<&Entry> for SpawnedProcessInfo {
+    fn from(entry: &Entry) -> Self {
+        let outcome = entry.exit.get();
+        let status = outcome.as_ref().and_then(|outcome| outcome.as_ref().ok());
+        Self {
+            pid: entry.id.0,
+            command: entry.command.clone(),
+            args: entry.args.clone(),
+            running: outcome.is_none(),
+            exit_code: status.map(|status| status.code),
+            signal: status.and_then(|status| status.signal.clone()),
+            failure: entry.failure().map(|error| error.to_string()),
+            started_at_ms: entry
+                .started_info()
+                .map_or(entry.requested_at_ms, |started| started.started_at_ms),
+            exited_at_ms: status.map(|status| status.exited_at_ms),
+        }
+    }
+}
+
+impl AgentOs {
+    /// The processes this handle spawned, running and ended, in spawn order. No request is sent.
+    #[doc(alias = "listProcesses")]
+    pub fn list_processes(&self) -> Vec<SpawnedProcessInfo> {
+        spawned(self.vm()).iter().map(|entry| (&**entry).into()).collect()
+    }
+
+    /// One of them.
+    ///
+    /// # Errors
+    /// [`ClientError::ProcessNotFound`]: never spawned by this handle, or ended and pruned.
+    #[doc(alias = "getProcess")]
+    pub fn get_process(&self, pid: u32) -> Result<SpawnedProcessInfo, ClientError> {
+        self.spawned_entry(pid).map(|entry| (&*entry).into())
+    }
+
+    pub(super) fn spawned_entry(&self, pid: u32) -> Result<Arc<Entry>, ClientError> {
+        let not_found = ClientError::ProcessNotFound(pid);
+        if pid >= ProcessId::FIRST_EXEC {
+            return Err(not_found);
+        }
+        self.vm().entry(ProcessId(pid)).ok_or(not_found)
+    }
+}
+
+/// Spawned entries in spawn order: synthetic pids rise.
+pub(super) fn spawned(vm: &Vm) -> Vec<Arc<Entry>> {
+    let mut entries = vm.entries();
+    entries.retain(|entry| entry.id.0 < ProcessId::FIRST_EXEC);
+    entries.sort_by_key(|entry| entry.id);
+    entries
+}
+
+/// Makes room for one more: at the limit the oldest ended entries that no handle holds are forgotten, live ones never.
+/// The caller holds `vm.admission`.
+pub(super) fn admit(vm: &Vm) -> Result<(), ClientError> {
+    vm.check_alive()?;
+    let entries = spawned(vm);
+    let (observed, limit) = (entries.len() as u64, vm.limits.spawned);
+    let excess = usize::try_from((observed + 1).saturating_sub(limit)).unwrap_or(usize::MAX);
+    let ended = |entry: &&Arc<Entry>| matches!(entry.exit.get(), Some(Outcome::Ok(_) | Outcome::Err(_)));
+    let prunable: Vec<_> =
+        entries.iter().filter(ended).filter(|entry| !entry.is_pinned()).take(excess).collect();
+    if prunable.len() < excess {
+        return Err(ClientError::ResourceLimit { name: "spawned processes", limit, observed });
+    }
+    for entry in prunable {
+        vm.forget(entry);
+    }
+    Ok(())
+}

@@ -1,0 +1,318 @@
+//! `spawn`: a program started and followed while it runs.
+
+use std::{
+    future::poll_fn,
+    io,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use agentvm_wire::process::{Execute, OutputMode, SignalTarget, StdinMode};
+use tokio::io::AsyncWrite;
+
+use super::{
+    entry::Entry,
+    exec::empty_execute,
+    exit::ExitStatus,
+    options::{OutputCallback, SpawnOptions},
+    registry,
+};
+use crate::{
+    agent_os::AgentOs,
+    callback::{self, Subscription, guarded},
+    error::ClientError,
+    link::WantedStreams,
+    stdio::{ByteStream, Output, OutputFrom, OutputStream, Overflow, StdinInput},
+};
+
+/// A spawned process. Cheap to clone; dropping it leaves the process running, holding it keeps its record.
+#[derive(Debug, Clone)]
+pub struct Process {
+    entry: Arc<Entry>,
+    _pin: Arc<()>,
+}
+
+impl AgentOs {
+    /// Starts a program, without a shell, and returns at once: needs no runtime. What is done to the process next —
+    /// a write, a signal, a subscription — takes effect in that order, before the start too.
+    ///
+    /// A program that cannot be started shows it later: `wait` and exit handlers get
+    /// [`ClientError::SpawnFailed`], the message also goes to standard error, and the entry stays with a failure and
+    /// no exit code.
+    ///
+    /// # Errors
+    /// `invalid_argument` and `E2BIG` for what could never start; [`ClientError::ResourceLimit`] where every entry of
+    /// a full registry is live; [`ClientError::Disposed`] and its kin.
+    pub fn spawn(
+        &self,
+        command: &str,
+        args: impl IntoIterator<Item = impl Into<String>>,
+        options: SpawnOptions,
+    ) -> Result<Process, ClientError> {
+        let vm = self.vm();
+        let mut execute = Execute {
+            command: command.to_owned(),
+            args: args.into_iter().map(Into::into).collect(),
+            env: options.env,
+            cwd: options.cwd,
+            stdin: StdinMode::Pipe,
+            stdout: OutputMode::Pipe,
+            stderr: OutputMode::Pipe,
+            ..empty_execute()
+        };
+        let wants = WantedStreams { stdin: true, stdout: true, stderr: true };
+        let subscribe = |entry: &Arc<Entry>| Relay::new(entry, options.on_stdout, options.on_stderr);
+        let (process, relay) = {
+            // A panic under it leaves nothing half done: it guards no data.
+            let _admission = vm.admission.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            registry::admit(vm)?;
+            execute.process = vm.next_spawn_id();
+            let (entry, relay) = vm.execute(execute, wants, subscribe)?;
+            (Process::new(entry), relay)
+        };
+        relay.run();
+        Ok(process)
+    }
+
+    /// The handle of a process spawned before.
+    pub fn process(&self, pid: u32) -> Result<Process, ClientError> {
+        self.spawned_entry(pid).map(Process::new)
+    }
+
+    /// Queues bytes for a process's standard input; they keep call order. Taken whole if nothing is queued or they
+    /// fit, else not at all. An empty write is nothing. Sync: needs no runtime.
+    ///
+    /// # Errors
+    /// [`ClientError::ProcessNotFound`], [`ClientError::StdinFull`], [`ClientError::StdinClosed`].
+    #[doc(alias = "writeProcessStdin")]
+    pub fn write_process_stdin(&self, pid: u32, input: impl Into<StdinInput>) -> Result<(), ClientError> {
+        self.spawned_entry(pid)?.write_stdin(input.into().0)
+    }
+
+    /// Ends a process's standard input behind everything written before. A second close is harmless.
+    ///
+    /// # Errors
+    /// [`ClientError::ProcessNotFound`].
+    #[doc(alias = "closeProcessStdin")]
+    pub fn close_process_stdin(&self, pid: u32) -> Result<(), ClientError> {
+        self.spawned_entry(pid)?.close_stdin();
+        Ok(())
+    }
+
+    /// A process's standard output, from the oldest byte retained.
+    ///
+    /// # Errors
+    /// [`ClientError::ProcessNotFound`].
+    #[doc(alias = "onProcessStdout")]
+    pub fn on_process_stdout(&self, pid: u32) -> Result<ByteStream, ClientError> {
+        self.on_process_output_from(pid, OutputStream::Stdout, OutputFrom::Start, Overflow::DropOldest)
+    }
+
+    /// A process's standard error, from the oldest byte retained.
+    ///
+    /// # Errors
+    /// [`ClientError::ProcessNotFound`].
+    #[doc(alias = "onProcessStderr")]
+    pub fn on_process_stderr(&self, pid: u32) -> Result<ByteStream, ClientError> {
+        self.on_process_output_from(pid, OutputStream::Stderr, OutputFrom::Start, Overflow::DropOldest)
+    }
+
+    /// One output of a process, from where and with what overflow is wanted.
+    ///
+    /// # Errors
+    /// [`ClientError::ProcessNotFound`].
+    pub fn on_process_output_from(
+        &self,
+        pid: u32,
+        stream: OutputStream,
+        from: OutputFrom,
+        overflow: Overflow,
+    ) -> Result<ByteStream, ClientError> {
+        Ok(ByteStream::new(self.spawned_entry(pid)?, stream, from, overflow))
+    }
+
+    /// Calls `handler` exactly once, when the process's end is known or never will be, on the SDK's blocking pool.
+    /// A process that has ended already calls it too.
+    ///
+    /// # Errors
+    /// [`ClientError::ProcessNotFound`].
+    #[doc(alias = "onProcessExit")]
+    pub fn on_process_exit(
+        &self,
+        pid: u32,
+        handler: impl FnOnce(Result<ExitStatus, ClientError>) + Send + 'static,
+    ) -> Result<Subscription, ClientError> {
+        let entry = self.spawned_entry(pid)?;
+        let exit = entry.exit.clone();
+        Ok(Subscription::new(callback::run(async move {
+            let outcome = exit.wait().await;
+            guarded("exit handler", || handler(outcome));
+        })))
+    }
+
+    /// Awaits a process's end: its exit status, or 128 + n for death by signal n.
+    ///
+    /// Resolves after everything the process itself wrote has reached every subscriber and every callback has
+    /// returned; a descendant that still holds the output delays nothing.
+    ///
+    /// # Errors
+    /// [`ClientError::ProcessNotFound`], [`ClientError::SpawnFailed`], and where the end will never be known
+    /// [`ClientError::Disposed`], [`ClientError::VmFailed`], [`ClientError::SidecarExited`] or
+    /// [`ClientError::Disconnected`].
+    ///
+    /// # Cancel safety
+    /// Cancel safe; the outcome is kept.
+    #[doc(alias = "waitProcess")]
+    pub async fn wait_process(&self, pid: u32) -> Result<i32, ClientError> {
+        let exit = self.spawned_entry(pid)?.exit.clone();
+        exit.wait().await.map(|status| status.code)
+    }
+
+    /// Sends SIGTERM to the process's group. A no-op on one that has ended; before the start it is delivered after
+    /// it.
+    ///
+    /// # Errors
+    /// [`ClientError::ProcessNotFound`].
+    #[doc(alias = "stopProcess")]
+    pub fn stop_process(&self, pid: u32) -> Result<(), ClientError> {
+        self.process(pid).map(|process| process.stop())
+    }
+
+    /// Sends SIGKILL to the process and all its descendants, whatever they did with sessions, groups and parents. A
+    /// no-op on one that has ended; before the start it is delivered after it.
+    ///
+    /// # Errors
+    /// [`ClientError::ProcessNotFound`].
+    #[doc(alias = "killProcess")]
+    pub fn kill_process(&self, pid: u32) -> Result<(), ClientError> {
+        self.process(pid).map(|process| process.kill())
+    }
+}
+
+impl Process {
+    fn new(entry: Arc<Entry>) -> Self {
+        let mut pin = entry.pin.lock().expect("no code panics under this lock");
+        let held = pin.upgrade().unwrap_or_default();
+        *pin = Arc::downgrade(&held);
+        drop(pin);
+        Self { entry, _pin: held }
+    }
+
+    /// The synthetic pid.
+    pub fn pid(&self) -> u32 {
+        self.entry.id.0
+    }
+
+    /// Awaits its end. See [`AgentOs::wait_process`]; cancel safe.
+    pub async fn wait(&self) -> Result<ExitStatus, ClientError> {
+        self.entry.exit.wait().await
+    }
+
+    /// Its standard output, from the oldest byte retained.
+    pub fn stdout(&self) -> ByteStream {
+        self.output_from(OutputStream::Stdout, OutputFrom::Start, Overflow::DropOldest)
+    }
+
+    /// Its standard error, from the oldest byte retained.
+    pub fn stderr(&self) -> ByteStream {
+        self.output_from(OutputStream::Stderr, OutputFrom::Start, Overflow::DropOldest)
+    }
+
+    /// One output, from where and with what overflow is wanted.
+    pub fn output_from(&self, stream: OutputStream, from: OutputFrom, overflow: Overflow) -> ByteStream {
+        ByteStream::new(self.entry.clone(), stream, from, overflow)
+    }
+
+    /// Queues bytes for its standard input. See [`AgentOs::write_process_stdin`].
+    pub fn write_stdin(&self, input: impl Into<StdinInput>) -> Result<(), ClientError> {
+        self.entry.write_stdin(input.into().0)
+    }
+
+    /// Ends its standard input behind everything written before.
+    pub fn close_stdin(&self) {
+        self.entry.close_stdin();
+    }
+
+    /// Its standard input as a writer that waits for room. Shutting it down closes standard input.
+    pub fn stdin(&self) -> impl AsyncWrite + Send + Unpin + use<> {
+        Stdin(self.entry.clone())
+    }
+
+    /// Sends SIGTERM to its process group; a no-op once it has ended.
+    pub fn stop(&self) {
+        self.entry.signal("SIGTERM", SignalTarget::Group);
+    }
+
+    /// Sends SIGKILL to its whole tree; a no-op once it has ended.
+    pub fn kill(&self) {
+        self.entry.signal("SIGKILL", SignalTarget::Tree);
+    }
+}
+
+/// Gives a program's callbacks every chunk, one call at a time, waiting for each to return.
+struct Relay(Vec<Relayed>);
+
+impl Relay {
+    fn new(entry: &Arc<Entry>, on_stdout: Option<OutputCallback>, on_stderr: Option<OutputCallback>) -> Self {
+        let relayed = |name, which, callback: Option<OutputCallback>| {
+            callback.map(|callback| Relayed {
+                name,
+                stream: ByteStream::new(entry.clone(), which, OutputFrom::Start, Overflow::Wait),
+                callback,
+            })
+        };
+        let stdout = relayed("on_stdout", OutputStream::Stdout, on_stdout);
+        let stderr = relayed("on_stderr", OutputStream::Stderr, on_stderr);
+        Self([stdout, stderr].into_iter().flatten().collect())
+    }
+
+    fn run(self) {
+        let Self(mut outputs) = self;
+        if !outputs.is_empty() {
+            callback::run(poll_fn(move |cx| {
+                outputs.retain_mut(|output| output.poll(cx).is_pending());
+                if outputs.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+            }))
+            .detach();
+        }
+    }
+}
+
+/// One output and the program's code that is given it.
+struct Relayed {
+    name: &'static str,
+    stream: ByteStream,
+    callback: OutputCallback,
+}
+
+impl Relayed {
+    /// Ready once nothing follows, or the callback has panicked.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        while let Some(Ok(output)) = std::task::ready!(self.stream.poll_peek(cx)) {
+            let Output::Data(bytes) = output else { continue };
+            if guarded(self.name, || (self.callback)(&bytes)).is_none() {
+                break;
+            }
+            self.stream.advance(bytes.len());
+        }
+        Poll::Ready(())
+    }
+}
+
+struct Stdin(Arc<Entry>);
+
+impl AsyncWrite for Stdin {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        self.0.poll_write_stdin(cx, buf)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.0.close_stdin();
+        Poll::Ready(Ok(()))
+    }
+}

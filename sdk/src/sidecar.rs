@@ -1,0 +1,106 @@
+//! The sidecar as a client sees it: where to find one, launching it, sharing one connection.
+
+pub(crate) mod launch;
+
+use std::{
+    collections::HashMap,
+    path::PathBuf,
+    sync::{Arc, LazyLock, Mutex, Weak},
+};
+
+use crate::{
+    error::ClientError,
+    link::{self, Driver, Link},
+    transport::{Connector, Transport},
+};
+
+/// Which sidecar a VM lives in.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub enum SidecarConfig {
+    /// `AGENTVM_SIDECAR` if set, else `agentvm-sidecar` beside the running executable or one folder up (only where
+    /// file and folder belong to root or this user and nobody else may write them), else on `PATH`.
+    #[default]
+    Auto,
+    /// The program launches *itself*: its `main` begins with `agentvm_sidecar::run_if_requested()`, or the program
+    /// carries `agentvm_sidecar::before_main!()`.
+    CurrentExe,
+    /// This file.
+    Binary(PathBuf),
+    /// A sidecar that runs already, over a stream of your own; each handle has a connection of its own.
+    Custom(Arc<dyn Transport>),
+}
+
+/// A connection to a sidecar, shared by any number of VMs. Cheap to clone; the last clone, VM handles included, ends
+/// it and with it a launched sidecar.
+#[derive(Debug, Clone)]
+pub struct Sidecar(Arc<Driver>);
+
+/// Launched sidecars that handles of this program share, by program.
+static SHARED: LazyLock<Mutex<HashMap<PathBuf, Weak<Driver>>>> = LazyLock::new(Mutex::default);
+
+impl Sidecar {
+    /// Launches or connects to a sidecar of one's own.
+    ///
+    /// # Errors
+    /// [`ClientError::SidecarNotFound`], [`ClientError::SidecarLaunch`], [`ClientError::BuildMismatch`],
+    /// [`ClientError::Disconnected`], [`ClientError::HookMissing`].
+    ///
+    /// # Cancel safety
+    /// Dropping the future ends what was launched.
+    pub async fn create(config: &SidecarConfig) -> Result<Self, ClientError> {
+        link::start(config.connector()?).await.map(|driver| Self(Arc::new(driver)))
+    }
+
+    /// The sidecar this program's handles share for `config`; launched if there is none, or the last one died.
+    ///
+    /// A [`SidecarConfig::Custom`] is never shared. Errors and cancel safety as [`Sidecar::create`].
+    pub async fn shared(config: &SidecarConfig) -> Result<Self, ClientError> {
+        let connector = config.connector()?;
+        let Connector::Launch(program) = &connector else {
+            return link::start(connector).await.map(|driver| Self(Arc::new(driver)));
+        };
+        let key = program.path().to_owned();
+        if let Some(sidecar) = Self::alive(&key) {
+            return Ok(sidecar);
+        }
+        let launched = Arc::new(link::start(connector).await?);
+        // Two callers at once may both have launched: the first one kept serves both, the other ends.
+        let mut shared = SHARED.lock().expect("no code panics under this lock");
+        let kept = shared.get(&key).and_then(Weak::upgrade).filter(|driver| driver.link().ended().is_none());
+        let driver = kept.unwrap_or_else(|| {
+            shared.insert(key, Arc::downgrade(&launched));
+            launched
+        });
+        Ok(Self(driver))
+    }
+
+    fn alive(program: &PathBuf) -> Option<Self> {
+        let shared = SHARED.lock().expect("no code panics under this lock");
+        let driver = shared.get(program)?.upgrade()?;
+        driver.link().ended().is_none().then_some(Self(driver))
+    }
+
+    /// The launched sidecar's pid; `None` for one that this program did not launch.
+    pub fn pid(&self) -> Option<u32> {
+        self.link().pid()
+    }
+
+    pub(crate) fn link(&self) -> &Arc<Link> {
+        self.0.link()
+    }
+}
+
+impl SidecarConfig {
+    fn connector(&self) -> Result<Connector, ClientError> {
+        if std::env::var_os(agentvm_wire::launch::LAUNCHED_ENV).is_some() {
+            return Err(ClientError::HookMissing);
+        }
+        match self {
+            Self::Custom(transport) => Ok(Connector::Transport(transport.clone())),
+            Self::Auto => launch::Program::find().map(Connector::Launch),
+            Self::CurrentExe => Ok(Connector::Launch(launch::Program::current())),
+            Self::Binary(path) => Ok(Connector::Launch(launch::Program::at(path.clone()))),
+        }
+    }
+}

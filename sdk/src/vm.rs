@@ -1,0 +1,177 @@
+//! One VM as the client sees it: its processes by their synthetic pid, and how it ended.
+
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicU32, Ordering},
+};
+
+use agentvm_wire::{
+    id::{ProcessId, VmId},
+    message::{Request, Response, Scope},
+    process::{Drain, Execute},
+    vm::VmCreated,
+};
+use tokio::sync::watch;
+
+use crate::{
+    config::ProcessLimits,
+    error::ClientError,
+    link::{Link, WantedStreams},
+    process::entry::{Entry, NewEntry},
+};
+
+/// A VM. Held by its `AgentOs` handles; the link knows it weakly, so that nothing in the background keeps it alive.
+#[derive(Debug)]
+pub(crate) struct Vm {
+    pub(crate) id: VmId,
+    pub(crate) link: Arc<Link>,
+    pub(crate) limits: ProcessLimits,
+    entries: scc::HashMap<ProcessId, Arc<Entry>>,
+    next_spawn: AtomicU32,
+    next_exec: AtomicU32,
+    /// Serialises admission: counting and pruning the spawned entries.
+    pub(crate) admission: Mutex<()>,
+    ended: watch::Sender<Option<ClientError>>,
+}
+
+impl Vm {
+    pub(crate) fn new(id: VmId, link: Arc<Link>, limits: ProcessLimits) -> Arc<Self> {
+        Arc::new(Self {
+            id,
+            link,
+            limits,
+            entries: scc::HashMap::new(),
+            next_spawn: AtomicU32::new(ProcessId::FIRST_SPAWNED),
+            next_exec: AtomicU32::new(ProcessId::FIRST_EXEC),
+            admission: Mutex::new(()),
+            ended: watch::Sender::new(None),
+        })
+    }
+
+    /// Why the VM is gone, if it is.
+    pub(crate) fn check_alive(&self) -> Result<(), ClientError> {
+        self.ended.borrow().clone().map_or(Ok(()), Err)
+    }
+
+    /// Asks something about the VM. If the VM ends first, that is the answer, and at once.
+    pub(crate) async fn call(&self, request: &Request) -> Result<Response, ClientError> {
+        self.check_alive()?;
+        let mut ended = self.ended.subscribe();
+        tokio::select! {
+            biased;
+            Ok(_) = ended.wait_for(Option::is_some) => {}
+            answer = self.link.call(Scope::vm(self.id), request) => match answer {
+                // It may have ended while the request was on its way.
+                Err(error) => return Err(self.check_alive().err().unwrap_or(error)),
+                Ok(answer) => return Ok(answer),
+            },
+        }
+        Err(self.check_alive().err().unwrap_or(ClientError::Disposed))
+    }
+
+    /// The VM is gone: everyone who waits for one of its processes learns why. The first cause counts.
+    pub(crate) fn end(&self, cause: &ClientError) -> bool {
+        let first = self.ended.send_if_modified(|ended| {
+            let first = ended.is_none();
+            ended.get_or_insert_with(|| cause.clone());
+            first
+        });
+        if first {
+            self.link.forget_vm(self.id);
+            for entry in self.entries() {
+                entry.lost(cause.clone());
+            }
+        }
+        first
+    }
+
+    pub(crate) fn entry(&self, process: ProcessId) -> Option<Arc<Entry>> {
+        self.entries.read_sync(&process, |_, entry| entry.clone())
+    }
+
+    /// All entries, unordered.
+    pub(crate) fn entries(&self) -> Vec<Arc<Entry>> {
+        let mut entries = Vec::new();
+        self.entries.iter_sync(|_, entry| {
+            entries.push(entry.clone());
+            true
+        });
+        entries
+    }
+
+    /// Forgets an entry and its streams.
+    pub(crate) fn forget(&self, entry: &Entry) {
+        self.entries.remove_sync(&entry.id);
+        entry.abandon();
+    }
+
+    /// A synthetic pid for a spawned process: rises by one, never reused.
+    pub(crate) fn next_spawn_id(&self) -> ProcessId {
+        ProcessId(self.next_spawn.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// A number for a process behind `exec`: from another range, invisible in the registry.
+    pub(crate) fn next_exec_id(&self) -> ProcessId {
+        ProcessId(self.next_exec.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Sends `execute`; the entry is registered before the request leaves, so that its exit finds it, and `subscribe`
+    /// is called on it, so that its first byte finds every subscriber.
+    pub(crate) fn execute<T>(
+        &self,
+        execute: Execute,
+        wants: WantedStreams,
+        subscribe: impl FnOnce(&Arc<Entry>) -> T,
+    ) -> Result<(Arc<Entry>, T), ClientError> {
+        self.check_alive()?;
+        execute.validate().map_err(ClientError::Rejected)?;
+        let (id, drains) = (execute.process, execute.drain.is_some());
+        let (command, args) = (execute.command.clone(), execute.args.clone());
+        let (entry, subscribed) = self.link.execute(self.id, execute, wants, |streams| {
+            let entry = Arc::new(Entry::new(NewEntry {
+                id,
+                vm: self.id,
+                link: self.link.clone(),
+                command,
+                args,
+                streams,
+                drains,
+                retained_bytes: self
+                    .limits
+                    .retained_output_bytes
+                    .max(ProcessLimits::MIN_RETAINED_OUTPUT_BYTES),
+                stdin_bytes: self.limits.stdin_queue_bytes,
+            }));
+            self.entries.upsert_sync(id, entry.clone());
+            let subscribed = subscribe(&entry);
+            (entry, subscribed)
+        })?;
+        // Ended between the check and the registration: the entry missed the news.
+        if let Err(cause) = self.check_alive() {
+            entry.lost(cause);
+        }
+        Ok((entry, subscribed))
+    }
+}
+
+/// A VM on its way to its handle, and in it: dropping it disposes of the VM, wherever it got to.
+#[derive(Debug)]
+pub(crate) struct OwnedVm {
+    pub(crate) vm: Arc<Vm>,
+    pub(crate) created: VmCreated,
+}
+
+impl Drop for OwnedVm {
+    fn drop(&mut self) {
+        if self.vm.end(&ClientError::Disposed) {
+            self.vm.link.abandon_vm(self.vm.id);
+        }
+    }
+}
+
+/// The drain that `exec` asks for.
+pub(crate) fn exec_drain() -> Drain {
+    let millis =
+        |limit: std::time::Duration| u64::try_from(limit.as_millis()).expect("a constant of seconds");
+    Drain { quiet_ms: millis(crate::stdio::DRAIN_QUIET), max_ms: millis(crate::stdio::DRAIN_MAX) }
+}

@@ -1,0 +1,194 @@
+//! A process as the sidecar keeps it, from `execute` until its outputs end.
+
+mod lifecycle;
+pub(crate) mod signal;
+mod start;
+
+use std::{sync::Arc, time::Duration};
+
+use agentvm_wire::{
+    error::{Code, Rejection},
+    id::{ProcessId, RequestId, StreamId},
+    process::{
+        Drain, Execute, ExitCause, ProcessExited, ProcessRow, ProcessStarted, ProcessStatus, StreamEnds,
+    },
+};
+use tokio::{sync::Notify, time};
+
+pub(crate) use lifecycle::{Action, Event, Failure, Lifecycle};
+pub(crate) use start::{Defaults, start};
+
+use crate::{
+    errno,
+    init::{Exit, StartStep},
+    stdio::source::Source,
+};
+
+/// Who runs processes, as the table calls it.
+pub(crate) const DRIVER: &str = "agentvm-sidecar";
+
+/// One started process.
+#[derive(Debug)]
+pub(crate) struct Process {
+    lifecycle: Lifecycle,
+    pub(crate) id: ProcessId,
+    command: String,
+    args: Vec<String>,
+    cwd: String,
+    outputs: Outputs,
+    stdin: Option<StreamId>,
+    drain: Option<Drain>,
+    pub(crate) pid: u32,
+    started_at_ms: u64,
+}
+
+/// The outputs a process has, and the news of both.
+#[derive(Debug, Clone)]
+pub(crate) struct Outputs {
+    pub(crate) stdout: Option<Arc<Source>>,
+    pub(crate) stderr: Option<Arc<Source>>,
+    /// A chunk was read from one of them, or one ended.
+    pub(crate) activity: Arc<Notify>,
+}
+
+impl Process {
+    fn new(request: RequestId, execute: &Execute, cwd: String, outputs: Outputs) -> Self {
+        Self {
+            lifecycle: Lifecycle::Starting { request },
+            id: execute.process,
+            command: execute.command.clone(),
+            args: execute.args.clone(),
+            cwd,
+            outputs,
+            stdin: execute.streams.stdin,
+            drain: execute.drain,
+            pid: 0,
+            started_at_ms: 0,
+        }
+    }
+
+    /// Takes what init says of it and returns what follows for the client.
+    pub(crate) fn step(&mut self, event: Event) -> Vec<Action> {
+        if let Event::Started { pid, started_at_ms } = event {
+            (self.pid, self.started_at_ms) = (pid, started_at_ms);
+        }
+        self.lifecycle.step(event)
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        self.lifecycle == Lifecycle::Ended
+    }
+
+    pub(crate) fn started(&self) -> ProcessStarted {
+        ProcessStarted { pid: self.pid, started_at_ms: self.started_at_ms }
+    }
+
+    /// The streams of a process that did not start, or whose VM is gone.
+    pub(crate) fn streams(&self) -> impl Iterator<Item = StreamId> + use<> {
+        let output = |source: &Option<Arc<Source>>| source.as_ref().map(|source| source.stream());
+        [self.stdin, output(&self.outputs.stdout), output(&self.outputs.stderr)].into_iter().flatten()
+    }
+
+    pub(crate) fn outputs(&self) -> &Outputs {
+        &self.outputs
+    }
+
+    /// What the client is told where the process never ran: the errno by name, the step, and the path it is about.
+    pub(crate) fn rejection(&self, failure: Failure) -> Rejection {
+        let Failure::Step(step, errno) = failure else { return Rejection::vm_not_found() };
+        let words = errno::text(errno);
+        let message =
+            if step == StartStep::Cwd { format!("working directory {}: {words}", self.cwd) } else { words };
+        let mut rejection = Rejection::new(Code::from(errno::name(errno)), message);
+        rejection.details.step = Some(step.to_string());
+        rejection.details.errno = Some(errno);
+        rejection.details.path = match step {
+            StartStep::Cwd => Some(self.cwd.clone()),
+            StartStep::Exec => Some(self.command.clone()),
+            _ => None,
+        };
+        rejection
+    }
+
+    /// How long the tail of descendants' output is awaited, if the client asked for that.
+    pub(crate) fn drain(&self) -> Option<Drain> {
+        self.drain
+    }
+
+    /// The event that tells its end: what lies in the pipes at this moment is its own.
+    pub(crate) fn exited(&self, exit: &Exit) -> ProcessExited {
+        let (exit_code, signal, cause) = match exit.signal {
+            Some(signal) => (128 + signal, Some(signal::name(signal)), ExitCause::Signaled),
+            None => (exit.exit_code.map_or(0, i32::from), None, ExitCause::Exited),
+        };
+        ProcessExited {
+            process: self.id,
+            exit_code,
+            signal,
+            cause,
+            core_dumped: exit.core_dumped,
+            end: self.outputs.written(),
+            output_open: self.outputs.any_open(),
+            user_us: exit.user_us,
+            sys_us: exit.sys_us,
+            max_rss_bytes: exit.max_rss_bytes,
+            exited_at_ms: exit.exited_at_ms,
+        }
+    }
+
+    /// The row by which the table remembers it.
+    pub(crate) fn exited_row(&self, exited: &ProcessExited) -> ProcessRow {
+        ProcessRow {
+            process: Some(self.id),
+            root: Some(self.id),
+            pid: self.pid,
+            ppid: 1,
+            pgid: self.pid,
+            sid: self.pid,
+            driver: DRIVER.to_owned(),
+            command: self.command.clone(),
+            args: std::iter::once(self.command.clone()).chain(self.args.iter().cloned()).collect(),
+            args_b64: None,
+            args_truncated: false,
+            cwd: Some(self.cwd.clone()),
+            status: ProcessStatus::Exited,
+            exit_code: Some(exited.exit_code),
+            signal: exited.signal.clone(),
+            started_at_ms: self.started_at_ms,
+            exited_at_ms: Some(exited.exited_at_ms),
+            rss_bytes: 0,
+            cpu_time_us: exited.user_us + exited.sys_us,
+        }
+    }
+}
+
+impl Outputs {
+    /// Up to where each stream that still goes to the client holds what was written so far.
+    pub(crate) fn written(&self) -> StreamEnds {
+        let written = |source: &Option<Arc<Source>>| {
+            source.as_ref().filter(|source| !source.is_discarded()).map(|source| source.written())
+        };
+        StreamEnds { stdout: written(&self.stdout), stderr: written(&self.stderr) }
+    }
+
+    /// Returns once nothing was written for a while, every output has ended, or the limit is met; with how far the
+    /// streams go then.
+    pub(crate) async fn drain(&self, drain: Drain) -> StreamEnds {
+        let limit = time::Instant::now() + Duration::from_millis(drain.max_ms);
+        while self.any_open() {
+            let quiet = time::Instant::now() + Duration::from_millis(drain.quiet_ms);
+            if time::timeout_at(quiet.min(limit), self.activity.notified()).await.is_err() {
+                break;
+            }
+        }
+        self.written()
+    }
+
+    /// Whether a descendant still holds an output that goes to the client.
+    pub(crate) fn any_open(&self) -> bool {
+        [&self.stdout, &self.stderr]
+            .into_iter()
+            .flatten()
+            .any(|source| !source.is_discarded() && source.is_open())
+    }
+}

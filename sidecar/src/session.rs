@@ -1,0 +1,215 @@
+//! A session: one client, its VMs, and what it asks.
+
+use std::{
+    collections::BTreeMap,
+    panic::AssertUnwindSafe,
+    sync::{Arc, Mutex, MutexGuard},
+    time::Instant,
+};
+
+use agentvm_wire::{
+    error::{Code, Rejection},
+    id::{RequestId, VmId},
+    message::{Request, Response, Scope},
+    session::{BUILD, Hello, Limits, Peer, Welcome, negotiate},
+    vm::{VmConfig, VmCreated, Vms},
+};
+use futures_util::FutureExt as _;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    sync::mpsc,
+    task::JoinSet,
+};
+use tokio_tungstenite::WebSocketStream;
+
+use crate::{
+    errno,
+    link::{self, Ended, Handler, Link},
+    vm::Vm,
+    zygote::{BootError, Zygote},
+};
+
+/// One client's session.
+struct Session {
+    zygote: Zygote,
+    link: Arc<Link>,
+    vms: Mutex<Residents>,
+}
+
+#[derive(Default)]
+struct Residents {
+    /// In the order of their creation, which ids do not show.
+    ready: BTreeMap<u64, Arc<Vm>>,
+    created: u64,
+    building: u64,
+    /// The session is over: what is still being built ends at once.
+    closed: bool,
+}
+
+/// A VM that was asked for.
+struct Order {
+    request: RequestId,
+    received: Instant,
+    config: VmConfig,
+}
+
+/// Serves one client to its end: returns once every VM of it is gone.
+pub(crate) async fn serve<S>(zygote: Zygote, socket: WebSocketStream<S>)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let link = Arc::new(Link::new(Limits::default()));
+    let session = Arc::new(Session { zygote, link: link.clone(), vms: Mutex::default() });
+    // From the handler to the loop below; never more than `max_vms` wait, since those being built count.
+    let (orders, mut ordered) = mpsc::unbounded_channel();
+    let mut vms = JoinSet::new();
+    let mut handler = Requests { session: session.clone(), orders };
+    {
+        let mut connection = std::pin::pin!(link::drive(&link, socket, &mut handler));
+        let ended = loop {
+            tokio::select! {
+                ended = &mut connection => break ended,
+                Some(order) = ordered.recv() => drop(vms.spawn(session.clone().live(order))),
+                Some(_) = vms.join_next() => {}
+            }
+        };
+        if let Ended::Violation(violation) = ended {
+            tracing::warn!(%violation, "client broke the protocol");
+        }
+    }
+    session.close();
+    while vms.join_next().await.is_some() {}
+}
+
+impl Session {
+    fn vms(&self) -> MutexGuard<'_, Residents> {
+        self.vms.lock().expect("no code panics under this lock")
+    }
+
+    /// A VM's whole life: built, announced, followed to its end.
+    async fn live(self: Arc<Self>, order: Order) {
+        let id = VmId::random();
+        let booted = self.zygote.create_vm(id, &order.config).await;
+        let booted = match booted {
+            Ok(booted) => booted,
+            Err(error) => {
+                self.vms().building -= 1;
+                return self.link.reject(order.request, not_created(&error));
+            }
+        };
+        let created = VmCreated {
+            vm: id,
+            isolation: booted.report.clone(),
+            boot_us: u64::try_from(order.received.elapsed().as_micros()).unwrap_or(u64::MAX),
+        };
+        let (vm, life) = Vm::new(id, self.link.clone(), booted);
+        let place = {
+            let mut vms = self.vms();
+            vms.building -= 1;
+            vms.created += 1;
+            let place = vms.created;
+            vms.ready.insert(place, vm.clone());
+            if vms.closed {
+                vm.end();
+            }
+            place
+        };
+        self.link.respond(order.request, &Response::VmCreated(created));
+        if AssertUnwindSafe(life).catch_unwind().await.is_err() {
+            vm.panicked();
+        }
+        self.vms().ready.remove(&place);
+    }
+
+    fn close(&self) {
+        let mut vms = self.vms();
+        vms.closed = true;
+        vms.ready.values().for_each(|vm| vm.end());
+    }
+
+    /// The VM of a scope; unknown and foreign ones are told apart by nobody.
+    fn vm(&self, scope: Scope) -> Result<Arc<Vm>, Rejection> {
+        let Some(id) = scope.vm else {
+            return Err(Rejection::invalid("scope.vm", "this request needs the scope of a VM"));
+        };
+        self.vms().ready.values().find(|vm| vm.id == id).cloned().ok_or_else(Rejection::vm_not_found)
+    }
+
+    fn admit(&self) -> Result<(), Rejection> {
+        let limit = self.link.limits().max_vms;
+        let mut vms = self.vms();
+        let observed = vms.ready.len() as u64 + vms.building;
+        if observed >= limit {
+            return Err(Rejection::limit(Code::RESOURCE_EXHAUSTED, "max_vms", "VMs", limit, observed));
+        }
+        vms.building += 1;
+        Ok(())
+    }
+}
+
+/// Acts on a session's requests in the order they come.
+struct Requests {
+    session: Arc<Session>,
+    orders: mpsc::UnboundedSender<Order>,
+}
+
+impl Handler for Requests {
+    fn request(&mut self, id: RequestId, scope: Scope, request: Request) {
+        if let Err(rejection) = self.act(id, scope, request) {
+            self.session.link.reject(id, rejection);
+        }
+    }
+
+    /// Every request so far ends soon by itself; its answer is its end.
+    fn cancel(&mut self, _: RequestId) {}
+}
+
+impl Requests {
+    fn act(&mut self, id: RequestId, scope: Scope, request: Request) -> Result<(), Rejection> {
+        let session = &self.session;
+        match request {
+            Request::Hello(hello) => session.link.respond(id, &Response::Welcome(welcome(&hello, session)?)),
+            Request::CreateVm(config) => {
+                session.admit()?;
+                let order = Order { request: id, received: Instant::now(), config };
+                // The receiver lives as long as the connection that called this.
+                let _ = self.orders.send(order);
+            }
+            Request::ListVms(_) => {
+                let vms = session.vms().ready.values().map(|vm| vm.id).collect();
+                session.link.respond(id, &Response::Vms(Vms { vms }));
+            }
+            Request::DisposeVm(_) => session.vm(scope)?.dispose(id),
+            Request::Execute(execute) => session.vm(scope)?.execute(id, execute),
+            Request::SignalProcess(body) => session.vm(scope)?.signal(id, &body),
+            Request::ProcessSnapshot(page) => session.vm(scope)?.snapshot(id, page),
+        }
+        Ok(())
+    }
+}
+
+fn welcome(hello: &Hello, session: &Session) -> Result<Welcome, Rejection> {
+    Ok(Welcome {
+        protocol: negotiate(hello)?,
+        sidecar: Peer {
+            name: "agentvm-sidecar".to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            build: Some(BUILD.to_owned()),
+        },
+        os: std::env::consts::OS.to_owned(),
+        arch: std::env::consts::ARCH.to_owned(),
+        session: uuid::Uuid::new_v4().to_string(),
+        grace_ms: 0,
+        limits: session.link.limits(),
+        features: Vec::new(),
+    })
+}
+
+/// What a client is told of a VM that could not be built: step, errno, path, and what would help.
+fn not_created(error: &BootError) -> Rejection {
+    let mut rejection = Rejection::new(Code::from(errno::name(error.errno())), error.to_string());
+    rejection.details.step = Some(error.step().to_string());
+    rejection.details.errno = Some(error.errno());
+    rejection.details.path = error.path().map(str::to_owned);
+    rejection
+}

@@ -1,0 +1,101 @@
+//! Standard input of a process: the writing end of its pipe, and what waits to go into it (at most the stream's
+//! window: credit follows what was written).
+
+use std::{
+    collections::VecDeque,
+    io,
+    os::fd::OwnedFd,
+    sync::{Arc, Mutex, MutexGuard},
+};
+
+use agentvm_wire::{error::Code, id::StreamId};
+use bytes::{Buf as _, Bytes};
+use tokio::{io::unix::AsyncFd, sync::Notify};
+
+use crate::link::Link;
+
+#[derive(Debug)]
+pub(crate) struct Sink {
+    stream: StreamId,
+    queue: Mutex<Queue>,
+    changed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    chunks: VecDeque<Bytes>,
+    /// Nothing follows the chunks.
+    ends: bool,
+    /// Not even the chunks are wanted.
+    abandoned: bool,
+}
+
+impl Sink {
+    pub(crate) fn new(stream: StreamId) -> Arc<Self> {
+        Arc::new(Self { stream, queue: Mutex::default(), changed: Notify::new() })
+    }
+
+    pub(crate) fn stream(&self) -> StreamId {
+        self.stream
+    }
+
+    pub(crate) fn push(&self, payload: Bytes, fin: bool) {
+        let mut queue = self.lock();
+        queue.chunks.push_back(payload);
+        queue.ends |= fin;
+        drop(queue);
+        self.changed.notify_one();
+    }
+
+    /// The stream ended incomplete: the pipe is closed as it stands.
+    pub(crate) fn abandon(&self) {
+        self.lock().abandoned = true;
+        self.changed.notify_one();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().expect("no code panics under this lock")
+    }
+
+    /// Writes what comes, in order; closes the pipe at the end. Runs until then.
+    pub(crate) async fn pump(self: Arc<Self>, pipe: AsyncFd<OwnedFd>, link: Arc<Link>) {
+        let mut written = 0;
+        loop {
+            let next = {
+                let mut queue = self.lock();
+                match queue.chunks.pop_front() {
+                    _ if queue.abandoned => return,
+                    None if queue.ends => return,
+                    next => next,
+                }
+            };
+            let Some(mut chunk) = next else {
+                self.changed.notified().await;
+                continue;
+            };
+            while chunk.has_remaining() {
+                tokio::select! {
+                    result = write(&pipe, &chunk) => match result {
+                        Ok(count) => {
+                            chunk.advance(count);
+                            written += count as u64;
+                            link.consumed(self.stream, written);
+                        }
+                        Err(_) => return link.stop(self.stream, &Code::EPIPE),
+                    },
+                    () = self.changed.notified() => if self.lock().abandoned { return },
+                }
+            }
+        }
+    }
+}
+
+async fn write(pipe: &AsyncFd<OwnedFd>, bytes: &[u8]) -> io::Result<usize> {
+    loop {
+        let mut guard = pipe.writable().await?;
+        match guard.try_io(|pipe| Ok(rustix::io::write(pipe, bytes)?)) {
+            Ok(result) => return result,
+            Err(_would_block) => {}
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! One output of a process: the reading end of its pipe.
+//!
+//! It is read only when it is its stream's turn, so a process whose reader is slow feels ordinary back-pressure. Once
+//! nobody wants the output any more it is read and discarded: the process neither blocks nor dies of SIGPIPE.
+
+use std::{
+    fs::File,
+    io,
+    os::fd::{AsFd as _, BorrowedFd, OwnedFd},
+    sync::{
+        Arc, LazyLock,
+        atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering},
+    },
+};
+
+use agentvm_wire::id::StreamId;
+use rustix::{
+    event::{PollFd, PollFlags, poll},
+    pipe::SpliceFlags,
+};
+use tokio::{
+    io::{Interest, unix::AsyncFd},
+    sync::Notify,
+};
+
+use crate::link::Link;
+
+/// Full reads in a row after which a pipe is worth growing.
+const FULL_READS: u32 = 8;
+/// What it grows to, where the user's share of pipe pages allows.
+const GROWN_BYTES: usize = 1 << 20;
+
+#[derive(Debug)]
+pub(crate) struct Source {
+    stream: StreamId,
+    pipe: AsyncFd<OwnedFd>,
+    mode: AtomicU8,
+    sent: AtomicU64,
+    full_reads: AtomicU32,
+    /// The writer has emptied the pipe, or the mode has changed: the pump looks again.
+    rearm: Notify,
+    /// A chunk was read, or the end was met.
+    activity: Arc<Notify>,
+}
+
+/// Moves what a pipe holds to nowhere, without copying it, splice(2). 0 at its end.
+fn discard(pipe: BorrowedFd<'_>) -> io::Result<usize> {
+    static NOWHERE: LazyLock<io::Result<File>> =
+        LazyLock::new(|| File::options().write(true).open("/dev/null"));
+    let nowhere = NOWHERE.as_ref().map_err(|error| io::Error::from(error.kind()))?;
+    Ok(rustix::pipe::splice(pipe, None, nowhere, None, GROWN_BYTES, SpliceFlags::NONBLOCK)?)
+}
+
+const SENDING: u8 = 0;
+const TO_NOWHERE: u8 = 1;
+const ENDED: u8 = 2;
+
+/// What a turn brought.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Taken {
+    Bytes(usize),
+    End,
+    Nothing,
+}
+
+impl Source {
+    pub(crate) fn new(stream: StreamId, pipe: AsyncFd<OwnedFd>, activity: Arc<Notify>) -> Arc<Self> {
+        Arc::new(Self {
+            stream,
+            pipe,
+            mode: AtomicU8::new(SENDING),
+            sent: AtomicU64::new(0),
+            full_reads: AtomicU32::new(0),
+            rearm: Notify::new(),
+            activity,
+        })
+    }
+
+    pub(crate) fn stream(&self) -> StreamId {
+        self.stream
+    }
+
+    /// Announces the pipe whenever it has something; ends with the output, or discards the rest of it.
+    pub(crate) async fn pump(self: Arc<Self>, link: Arc<Link>) {
+        while self.mode() == SENDING {
+            // The readiness is cleared by the read that finds the pipe empty.
+            if self.pipe.readable().await.is_err() {
+                return;
+            }
+            link.ready(self.stream);
+            self.rearm.notified().await;
+        }
+        while self.mode() == TO_NOWHERE {
+            let Ok(mut guard) = self.pipe.readable().await else { return };
+            match guard.try_io(|pipe| discard(pipe.as_fd())) {
+                Ok(Ok(0) | Err(_)) => return,
+                // Others have their turn too.
+                Ok(Ok(_)) => tokio::task::yield_now().await,
+                Err(_would_block) => {}
+            }
+        }
+    }
+
+    /// Reads what is there, at most as much as the buffer holds.
+    pub(crate) fn take(&self, buffer: &mut [u8]) -> Taken {
+        let room = buffer.len();
+        let taken = match self.pipe.try_io(Interest::READABLE, |pipe| Ok(rustix::io::read(pipe, buffer)?)) {
+            Ok(0) => Taken::End,
+            Ok(read) => Taken::Bytes(read),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Taken::Nothing,
+            Err(_) => Taken::End,
+        };
+        match taken {
+            Taken::Bytes(read) => {
+                self.sent.fetch_add(read as u64, Ordering::Relaxed);
+                self.grow_if_full(read == room);
+                self.activity.notify_one();
+            }
+            Taken::End => self.end(),
+            Taken::Nothing => self.rearm.notify_one(),
+        }
+        taken
+    }
+
+    /// A process that fills its pipe again and again gets a bigger one: fewer switches between it and us.
+    fn grow_if_full(&self, full: bool) {
+        if !full {
+            self.full_reads.store(0, Ordering::Relaxed);
+        } else if self.full_reads.fetch_add(1, Ordering::Relaxed) + 1 == FULL_READS {
+            // Refused where the user has used up its share: the pipe stays as it is.
+            let _ = rustix::pipe::fcntl_setpipe_size(&self.pipe, GROWN_BYTES);
+        }
+    }
+
+    /// Up to where the stream holds what was written so far: what was sent and what lies in the pipe.
+    pub(crate) fn written(&self) -> u64 {
+        let waiting = match self.mode() {
+            ENDED => 0,
+            _ => rustix::io::ioctl_fionread(&self.pipe).unwrap_or(0),
+        };
+        self.sent.load(Ordering::Relaxed) + waiting
+    }
+
+    /// Whether somebody still holds the pipe open for writing.
+    pub(crate) fn is_open(&self) -> bool {
+        if self.mode() == ENDED {
+            return false;
+        }
+        let mut fds = [PollFd::new(&self.pipe, PollFlags::IN)];
+        match poll(&mut fds, Some(&rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 })) {
+            Ok(_) => !fds[0].revents().contains(PollFlags::HUP),
+            Err(_) => true,
+        }
+    }
+
+    /// Whether its output no longer goes to the client.
+    pub(crate) fn is_discarded(&self) -> bool {
+        self.mode() == TO_NOWHERE
+    }
+
+    /// Nobody wants the output any more.
+    pub(crate) fn drain_to_nowhere(&self) {
+        self.switch(TO_NOWHERE);
+    }
+
+    /// Nothing follows.
+    pub(crate) fn end(&self) {
+        self.switch(ENDED);
+    }
+
+    fn mode(&self) -> u8 {
+        self.mode.load(Ordering::Relaxed)
+    }
+
+    fn switch(&self, mode: u8) {
+        self.mode.fetch_max(mode, Ordering::Relaxed);
+        self.rearm.notify_one();
+        self.activity.notify_one();
+    }
+}

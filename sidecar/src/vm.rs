@@ -1,0 +1,284 @@
+//! One VM in the sidecar: its init, its processes, and one task that follows both.
+//!
+//! ```text
+//! ready ──► disposing ──► gone         dispose_vm: init is killed; answered when the kernel says that all is gone
+//!   └────────────────────► gone        init ended by itself: told as `vm_state failed`
+//! ```
+
+mod table;
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    future::Future,
+    pin::Pin,
+    sync::{Arc, Mutex, MutexGuard},
+};
+
+use agentvm_wire::{
+    error::{Code, Rejection},
+    id::{ProcessId, RequestId, VmId},
+    message::{Event as WireEvent, Response},
+    process::{Execute, OutputDrained, ProcessSignaled, ProcessSnapshot, SignalProcess, SignalTarget},
+    vm::{VmDisposed, VmState, VmStateChanged},
+};
+use futures_util::{StreamExt as _, stream::FuturesUnordered};
+use tokio::sync::Notify;
+
+use crate::{
+    init::{self, Commands, Event, Events},
+    link::Link,
+    process::{self, Action, Defaults, Process, signal},
+    zygote::Booted,
+};
+
+/// A VM that is ready. See the module's diagram.
+pub(crate) struct Vm {
+    pub(crate) id: VmId,
+    link: Arc<Link>,
+    commands: Commands,
+    environment: BTreeMap<String, String>,
+    cwd: String,
+    guest_ids: Option<(u32, u32)>,
+    state: Mutex<State>,
+    /// Work not yet taken over by the VM's task, and what wakes it for that.
+    added: Mutex<Vec<Work>>,
+    more: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    processes: HashMap<ProcessId, Process>,
+    /// Pumps of processes that init has not yet told of: a stream says nothing, not even its end, before the start.
+    starting: HashMap<ProcessId, Vec<Work>>,
+    exited: table::Exited,
+    /// Requests that await the VM's end.
+    disposals: Vec<RequestId>,
+    /// `signal_process` requests on their way: the token is the request's id.
+    signals: Vec<RequestId>,
+    gone: bool,
+}
+
+/// Something that goes on beside the VM's events, polled by the VM's task.
+pub(crate) type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+impl Vm {
+    /// Takes over a booted VM; `run` must be polled for it to live.
+    pub(crate) fn new(
+        id: VmId,
+        link: Arc<Link>,
+        booted: Booted,
+    ) -> (Arc<Self>, impl Future<Output = ()> + use<>) {
+        let vm = Arc::new(Self {
+            id,
+            link,
+            commands: booted.commands,
+            environment: booted.environment,
+            cwd: booted.cwd,
+            guest_ids: booted.guest_ids,
+            state: Mutex::default(),
+            added: Mutex::default(),
+            more: Notify::new(),
+        });
+        (vm.clone(), vm.run(booted.events))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no code panics under this lock")
+    }
+
+    fn added(&self) -> MutexGuard<'_, Vec<Work>> {
+        self.added.lock().expect("no code panics under this lock")
+    }
+
+    // ---- requests, in the order they came ----
+
+    pub(crate) fn execute(&self, request: RequestId, execute: Execute) {
+        if let Err(rejection) = self.try_execute(request, execute) {
+            self.link.reject(request, rejection);
+        }
+    }
+
+    fn try_execute(&self, request: RequestId, execute: Execute) -> Result<(), Rejection> {
+        let id = execute.process;
+        {
+            let state = self.lock();
+            let (live, limit) = (state.processes.len() as u64, self.link.limits().max_processes);
+            if live >= limit {
+                let name = "max_processes";
+                return Err(Rejection::limit(Code::RESOURCE_EXHAUSTED, name, "processes", limit, live));
+            }
+            if state.processes.contains_key(&id) || state.exited.contains(id) {
+                return Err(Rejection::new(Code::ALREADY_EXISTS, format!("process {id} was started before")));
+            }
+        }
+        let defaults = Defaults { environment: &self.environment, cwd: &self.cwd, owner: self.guest_ids };
+        let started = process::start(&self.link, self.id, request, execute, &defaults)?;
+        let mut state = self.lock();
+        state.processes.insert(id, started.process);
+        state.starting.insert(id, started.pumps);
+        drop(state);
+        self.commands.start(id, started.spec);
+        Ok(())
+    }
+
+    pub(crate) fn signal(&self, request: RequestId, body: &SignalProcess) {
+        let Some(number) = signal::number(&body.signal) else {
+            let message = format!("no signal is called {}", body.signal);
+            return self.link.reject(request, Rejection::invalid("signal", message));
+        };
+        let mut state = self.lock();
+        let ended = match state.processes.get(&body.process) {
+            Some(process) => process.has_ended(),
+            None if state.exited.contains(body.process) => true,
+            None => {
+                let message = format!("Process not found: {}", body.process);
+                return self.link.reject(request, Rejection::new(Code::NOT_FOUND, message));
+            }
+        };
+        if ended {
+            let nobody = ProcessSignaled { delivered: 0 };
+            return self.link.respond(request, &Response::ProcessSignaled(nobody));
+        }
+        state.signals.push(request);
+        let target = match body.target {
+            SignalTarget::Process => init::SignalTarget::Process,
+            SignalTarget::Group => init::SignalTarget::Group,
+            SignalTarget::Tree => init::SignalTarget::Tree,
+        };
+        self.commands.signal(request.0, body.process, number, target);
+    }
+
+    pub(crate) fn snapshot(self: &Arc<Self>, request: RequestId, page: ProcessSnapshot) {
+        let vm = self.clone();
+        self.add(Box::pin(async move {
+            match vm.read_table(page).await {
+                Ok(table) => vm.link.respond(request, &Response::ProcessTable(table)),
+                Err(rejection) => vm.link.reject(request, rejection),
+            }
+        }));
+    }
+
+    /// Ends the VM; the answer follows when everything of it is gone.
+    pub(crate) fn dispose(&self, request: RequestId) {
+        self.lock().disposals.push(request);
+        self.commands.end();
+    }
+
+    /// The VM's task panicked: its client must not wait for ever. A bug, told as the VM's failure.
+    pub(crate) fn panicked(self: &Arc<Self>) {
+        tracing::error!(vm = %self.id, "a VM's task panicked");
+        self.commands.end();
+        self.ended();
+    }
+
+    /// Ends the VM because its session is over.
+    pub(crate) fn end(&self) {
+        self.commands.end();
+    }
+
+    fn add(&self, work: Work) {
+        self.added().push(work);
+        self.more.notify_one();
+    }
+
+    // ---- the VM's task ----
+
+    /// Follows init and the work beside it until the VM is gone.
+    async fn run(self: Arc<Self>, mut events: Events) {
+        let mut work: FuturesUnordered<Work> = FuturesUnordered::new();
+        loop {
+            tokio::select! {
+                event = events.next() => match event {
+                    Event::Ended => return self.ended(),
+                    event => self.follow(&event),
+                },
+                Some(()) = work.next() => {}
+                () = self.more.notified() => work.extend(std::mem::take(&mut *self.added())),
+            }
+        }
+    }
+
+    fn follow(self: &Arc<Self>, event: &Event) {
+        match *event {
+            Event::Started { process, pid, started_at_ms } => {
+                self.step(process, process::Event::Started { pid, started_at_ms });
+            }
+            Event::StartFailed { process, step, errno } => {
+                self.step(process, process::Event::StartFailed { step, errno });
+            }
+            Event::Exited { process, exit } => self.step(process, process::Event::Exited(exit)),
+            Event::Signaled { token, delivered } => {
+                let request = RequestId(token);
+                self.lock().signals.retain(|waiting| *waiting != request);
+                self.link.respond(request, &Response::ProcessSignaled(ProcessSignaled { delivered }));
+            }
+            _ => {}
+        }
+    }
+
+    /// Moves a process on and tells the client what follows.
+    fn step(self: &Arc<Self>, id: ProcessId, event: process::Event) {
+        let mut guard = self.lock();
+        let state = &mut *guard;
+        let Some(process) = state.processes.get_mut(&id) else { return };
+        for action in process.step(event) {
+            match action {
+                Action::AnswerStarted(request) => {
+                    self.link.respond(request, &Response::ProcessStarted(process.started()));
+                    state.starting.remove(&id).into_iter().flatten().for_each(|pump| self.add(pump));
+                }
+                Action::AnswerFailed(request, failure) => {
+                    self.link.close_streams(process.streams());
+                    self.link.reject(request, process.rejection(failure));
+                }
+                Action::TellExit(exit) => {
+                    let exited = process.exited(&exit);
+                    let row = table::Exited::remembers(id).then(|| process.exited_row(&exited));
+                    self.drain_if_asked(process, exited.output_open);
+                    self.link.event(self.id, &WireEvent::ProcessExited(exited));
+                    state.exited.keep(row);
+                    break;
+                }
+            }
+        }
+        if state.processes.get(&id).is_some_and(Process::has_ended) {
+            state.processes.remove(&id);
+            state.starting.remove(&id);
+        }
+    }
+
+    /// Awaits the tail of descendants' output behind an exit, where `execute` asked for it.
+    fn drain_if_asked(self: &Arc<Self>, process: &Process, output_open: bool) {
+        let Some(drain) = process.drain().filter(|_| output_open) else { return };
+        let (vm, process, outputs) = (self.clone(), process.id, process.outputs().clone());
+        self.add(Box::pin(async move {
+            let end = outputs.drain(drain).await;
+            vm.link.event(vm.id, &WireEvent::OutputDrained(OutputDrained { process, end }));
+        }));
+    }
+
+    /// Init and everything in the VM is gone: every request still open is answered, then the end is told.
+    fn ended(self: &Arc<Self>) {
+        let (processes, signals, disposals) = {
+            let mut state = self.lock();
+            state.gone = true;
+            let processes: Vec<ProcessId> = state.processes.keys().copied().collect();
+            (processes, std::mem::take(&mut state.signals), std::mem::take(&mut state.disposals))
+        };
+        for process in processes {
+            self.step(process, process::Event::Lost);
+        }
+        for request in signals {
+            self.link.reject(request, Rejection::vm_not_found());
+        }
+        self.link.close_vm(self.id);
+        if disposals.is_empty() {
+            let reason = Some("init ended".to_owned());
+            let change = VmStateChanged { state: VmState::Failed, reason };
+            self.link.event(self.id, &WireEvent::VmState(change));
+        }
+        for request in disposals {
+            self.link.respond(request, &Response::VmDisposed(VmDisposed {}));
+        }
+    }
+}

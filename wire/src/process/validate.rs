@@ -1,0 +1,103 @@
+//! What an `execute` must look like; the client asks before sending, the sidecar before starting.
+
+use super::{Execute, OutputMode, StdinMode};
+use crate::{
+    bytes64::Bytes64,
+    error::{Code, Rejection},
+};
+
+/// Longest single argument or `KEY=value`, without its NUL: Linux's `MAX_ARG_STRLEN` of 32 pages of 4 KiB, execve(2).
+pub const MAX_STRING_BYTES: u64 = 131_071;
+
+/// Arguments, environment and their pointers together: a quarter of an 8 MiB stack, execve(2).
+pub const MAX_TOTAL_BYTES: u64 = 2 << 20;
+
+impl Execute {
+    /// Refuses what execve(2) could not take; needs no streams yet.
+    pub fn validate(&self) -> Result<(), Rejection> {
+        if self.command.is_empty() {
+            return Err(Rejection::invalid("command", "command is empty"));
+        }
+        self.validate_env()?;
+        if let Some(cwd) = &self.cwd
+            && !cwd.starts_with('/')
+        {
+            return Err(Rejection::invalid("cwd", format!("Path must be absolute: {cwd}")));
+        }
+        self.validate_strings()
+    }
+
+    /// Refuses modes that do not fit the streams that were opened for them.
+    pub fn validate_streams(&self) -> Result<(), Rejection> {
+        let fits = [
+            ("streams.stdin", self.stdin == StdinMode::Pipe, self.streams.stdin.is_some()),
+            ("streams.stdout", self.stdout == OutputMode::Pipe, self.streams.stdout.is_some()),
+            ("streams.stderr", self.stderr == OutputMode::Pipe, self.streams.stderr.is_some()),
+        ];
+        for (field, piped, given) in fits {
+            if piped != given {
+                return Err(Rejection::invalid(field, "a stream id goes with mode pipe, and only with it"));
+            }
+        }
+        if self.stdout == OutputMode::ToStdout {
+            return Err(Rejection::invalid("stdout", "to_stdout is for stderr"));
+        }
+        Ok(())
+    }
+
+    fn validate_env(&self) -> Result<(), Rejection> {
+        for (key, value) in &self.env {
+            let fault = match key {
+                _ if key.is_empty() => "an environment variable has an empty name",
+                _ if key.contains('=') => "an environment variable's name contains '='",
+                _ if key.contains('\0') || value.contains('\0') => "an environment variable contains NUL",
+                _ => continue,
+            };
+            return Err(Rejection::invalid(format!("env.{}", key.escape_debug()), fault));
+        }
+        Ok(())
+    }
+
+    fn validate_strings(&self) -> Result<(), Rejection> {
+        let command = bytes(&self.command, self.command_b64.as_ref());
+        let args: Vec<&[u8]> = match &self.args_b64 {
+            Some(list) => list.iter().map(|arg| &*arg.0).collect(),
+            None => self.args.iter().map(String::as_bytes).collect(),
+        };
+        let cwd = self.cwd.as_deref().map(|cwd| bytes(cwd, self.cwd_b64.as_ref()));
+        let named = std::iter::once(("command", command)).chain(args.iter().map(|arg| ("args", *arg)));
+        let mut total = 0;
+        for (field, string) in named.chain(cwd.map(|cwd| ("cwd", cwd))) {
+            if string.contains(&0) {
+                return Err(Rejection::invalid(field, format!("{field} contains NUL")));
+            }
+            total += check_string(field, string.len())?;
+        }
+        for (key, value) in &self.env {
+            total += check_string("env", key.len() + 1 + value.len())?;
+        }
+        if total > MAX_TOTAL_BYTES {
+            return Err(too_big("args", "max_total_bytes", MAX_TOTAL_BYTES, total));
+        }
+        Ok(())
+    }
+}
+
+fn bytes<'a>(text: &'a str, b64: Option<&'a Bytes64>) -> &'a [u8] {
+    b64.map_or(text.as_bytes(), |bytes| &bytes.0)
+}
+
+/// What a string adds to the total: its bytes, its NUL and its pointer.
+fn check_string(field: &str, len: usize) -> Result<u64, Rejection> {
+    let len = len as u64;
+    if len > MAX_STRING_BYTES {
+        return Err(too_big(field, "max_string_bytes", MAX_STRING_BYTES, len));
+    }
+    Ok(len + 1 + 8)
+}
+
+fn too_big(field: &str, name: &str, limit: u64, observed: u64) -> Rejection {
+    let mut rejection = Rejection::limit(Code::E2BIG, name, "bytes", limit, observed);
+    rejection.details.field = Some(field.to_owned());
+    rejection
+}
