@@ -34,12 +34,8 @@ impl Server<'_> {
             }
             ChangeKind::Stopped => {
                 // A guest may stop itself and others of its own, but not what still runs our code.
-                let is_ours = self.is_helper(pid)
-                    || self
-                        .table
-                        .by_pid(pid)
-                        .is_some_and(|process| matches!(process.stage, Stage::Starting { .. }));
-                if is_ours {
+                if self.is_helper(pid) || self.still_starts(pid)? {
+                    // It is our unreaped child, so the pid is its own.
                     let _ = kill_process(pid, Signal::CONT);
                 }
                 Ok(())
@@ -53,6 +49,19 @@ impl Server<'_> {
             }
             ChangeKind::Other => Ok(()),
         }
+    }
+
+    /// Whether a child has not executed its command yet; its pipe knows that before the event loop does.
+    fn still_starts(&mut self, pid: Pid) -> Result<bool, Gone> {
+        let Some(Stage::Starting { status, .. }) = self.table.by_pid(pid).map(|process| &process.stage)
+        else {
+            return Ok(false);
+        };
+        if start::is_decided(status) {
+            self.finish_start(pid)?;
+            return Ok(false);
+        }
+        Ok(true)
     }
 
     fn ended(&mut self, pid: Pid, exit: Exit) -> Result<(), Gone> {

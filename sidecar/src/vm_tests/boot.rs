@@ -1,9 +1,9 @@
 //! Creating VMs: what the report says, how creation fails, and that nothing is left.
 
 use agentvm_wire::id::VmId;
-use agentvm_wire::vm::{VmConfig, VmLimits};
+use agentvm_wire::vm::{VmConfig, VmLimits, WritableLayer};
 use rustix::io::Errno;
-use rustix::process::geteuid;
+use rustix::process::{Pid, Signal, geteuid, kill_process};
 
 use super::harness::{Host, Vm, children_of, root};
 use crate::init::Event;
@@ -146,6 +146,19 @@ fn a_vm_outlives_its_zygote() {
 }
 
 #[test]
+fn a_zygote_that_died_is_replaced_and_its_vms_live_on() {
+    let mut vm = Vm::new();
+    let dead = vm.zygote().pid();
+    kill_process(Pid::from_raw(dead.cast_signed()).unwrap(), Signal::KILL).unwrap();
+    assert_eq!(vm.sh("echo alive").output, "alive\n");
+    let second = vm.run(vm.zygote().create_vm(VmId::random(), &VmConfig::default())).unwrap();
+    assert_ne!(vm.zygote().pid(), dead);
+    assert_ne!(second.report.namespaces.pid, vm.booted.report.namespaces.pid);
+    drop(second);
+    vm.wait_until_childless();
+}
+
+#[test]
 fn nonsense_is_refused_with_the_field_it_is_in() {
     let host = Host::new();
     let refused = |config: VmConfig| {
@@ -156,6 +169,9 @@ fn nonsense_is_refused_with_the_field_it_is_in() {
         let config = VmConfig { hostname: Some(hostname.into()), ..VmConfig::default() };
         assert_eq!(refused(config), (Step::Config, Some("hostname".into())), "{hostname}");
     }
+    let no_disk = WritableLayer { size_bytes: Some(0), inodes: None };
+    let config = VmConfig { writable_layer: no_disk, ..VmConfig::default() };
+    assert_eq!(refused(config), (Step::Config, Some("writable_layer.size_bytes".into())));
     let config = VmConfig { cwd: Some("relative".into()), ..VmConfig::default() };
     assert_eq!(refused(config), (Step::Config, Some("cwd".into())));
     let config = VmConfig { cwd: Some("/usr/not-there".into()), ..VmConfig::default() };

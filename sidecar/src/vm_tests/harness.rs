@@ -74,6 +74,14 @@ impl Vm {
         Self { booted, next: 1, ended: false, host }
     }
 
+    pub(super) fn zygote(&self) -> &Zygote {
+        &self.host.zygote
+    }
+
+    pub(super) fn wait_until_childless(&self) {
+        self.host.wait_until_childless();
+    }
+
     /// A number no process of this VM has had.
     pub(super) fn id(&mut self) -> ProcessId {
         self.next += 1;

@@ -5,6 +5,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use super::harness::Vm;
 use crate::init::{ListError, Row};
 
+/// Shell: waits until process `$p` is a sleep rather than a shell about to become one.
+const UNTIL_SLEEP: &str = "while [ \"$(cat /proc/$p/comm)\" != sleep ]; do :; done";
+
 fn row_of<'a>(rows: &'a [Row], comm: &str) -> &'a Row {
     let mut rows = rows.iter().filter(|row| row.comm == comm.as_bytes());
     let row = rows.next().unwrap_or_else(|| panic!("{comm} is there"));
@@ -16,7 +19,7 @@ fn row_of<'a>(rows: &'a [Row], comm: &str) -> &'a Row {
 fn each_process_has_one_row_and_the_helper_none() {
     let mut vm = Vm::new();
     let first = vm.start("sleep", &["1001"]);
-    let (second, child) = vm.start_until_line("sleep 1002 & echo $!; wait");
+    let (second, child) = vm.start_until_line(&format!("sleep 1002 & p=$!; {UNTIL_SLEEP}; echo $p; wait"));
     let rows = vm.list().unwrap();
     let names: Vec<_> = rows.iter().map(|row| String::from_utf8_lossy(&row.comm).into_owned()).collect();
     assert_eq!(names, ["agentvm-init", "sleep", "sh", "sleep"]);
@@ -51,7 +54,8 @@ fn names_and_arguments_are_exact_whatever_they_hold() {
 #[test]
 fn descendants_keep_their_mark_whatever_they_leave() {
     let mut vm = Vm::new();
-    let (id, _) = vm.start_until_line("setsid sh -c '(sleep 1003 & echo on)'; exec sleep 1004");
+    let script = "p=$(setsid sh -c 'sleep 1003 >/dev/null & echo $!')";
+    let (id, _) = vm.start_until_line(&format!("{script}; {UNTIL_SLEEP}; echo on; exec sleep 1004"));
     let rows = vm.list().unwrap();
     let orphan = rows.iter().find(|row| row.args.get(1).is_some_and(|arg| arg == b"1003")).unwrap();
     assert_eq!((orphan.process, orphan.ppid), (Some(id), 1));

@@ -155,6 +155,19 @@ fn a_process_has_its_three_streams_and_no_other_descriptor() {
 }
 
 #[test]
+fn a_command_that_stops_itself_at_once_stays_stopped() {
+    let mut vm = Vm::new();
+    let stopped: Vec<_> = (0..50).map(|_| vm.start("sh", &["-c", "kill -STOP $$; exit 3"])).collect();
+    while vm.list().unwrap().iter().filter(|row| row.state == b'T').count() < stopped.len() {}
+    for id in stopped {
+        vm.booted.commands.signal(1, id, libc::SIGCONT, SignalTarget::Process);
+        while !matches!(vm.event(), Event::Exited { process, exit } if process == id && exit.exit_code == Some(3))
+        {
+        }
+    }
+}
+
+#[test]
 fn orphans_are_reaped() {
     let mut vm = Vm::new();
     vm.sh("for i in 1 2 3 4 5; do (setsid sh -c 'exit 0' &) ; done");

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use agentvm_wire::id::ProcessId;
 use rustix::io::Errno;
@@ -16,6 +17,9 @@ use crate::init::messages::{ListOutcome, Reply, Request};
 use crate::isolation::uid_ranges::UidRange;
 use crate::packet;
 use crate::sys::reactor::watch;
+
+/// How soon a send is tried again that failed for want of kernel memory or descriptors (`unix(7)`, `ETOOMANYREFS`).
+const RETRY: Duration = Duration::from_millis(10);
 
 /// One VM's init, as the sidecar holds it.
 #[derive(Debug)]
@@ -88,7 +92,6 @@ impl Connection {
             let borrowed: Vec<BorrowedFd<'_>> = descriptors.iter().map(OwnedFd::as_fd).collect();
             match packet::send(self.socket.get_ref(), bytes, &borrowed) {
                 Ok(()) => drop(outbox.packets.pop_front()),
-                // Also while too many descriptors of this user are on their way (`unix(7)`, ETOOMANYREFS).
                 Err(Errno::AGAIN | Errno::NOBUFS | Errno::NOMEM | Errno::TOOMANYREFS) => return,
                 // Init has gone: nothing will be sent any more, and `Ended` is what the caller gets.
                 Err(_) => outbox.packets.clear(),
@@ -134,6 +137,10 @@ impl Connection {
                     if let (Ok(mut ready), false) = (ready, outbox.packets.is_empty()) {
                         ready.clear_ready();
                     }
+                }
+                // Memory and descriptors on their way have no readiness to wait for.
+                () = tokio::time::sleep(RETRY), if waiting => {
+                    self.flush(&mut self.outbox());
                 }
                 () = self.changed.notified() => {}
             }
