@@ -13,7 +13,7 @@ mod requests;
 
 use std::{
     collections::{HashMap, VecDeque},
-    sync::{Arc, Mutex, MutexGuard, Weak},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, Weak},
     task::Waker,
 };
 
@@ -49,6 +49,8 @@ pub(crate) struct Link {
     wake: Notify,
     /// Tells the driver that nobody needs the link any more; kept until it looks.
     closing: Notify,
+    /// The launched sidecar, if this program launched it.
+    pid: OnceLock<u32>,
 }
 
 #[derive(Debug)]
@@ -99,7 +101,11 @@ impl Link {
             ended: None,
             closing: false,
         };
-        Self { core: Mutex::new(core), wake: Notify::new(), closing: Notify::new() }
+        Self { core: Mutex::new(core), wake: Notify::new(), closing: Notify::new(), pid: OnceLock::new() }
+    }
+
+    pub(crate) fn pid(&self) -> Option<u32> {
+        self.pid.get().copied()
     }
 
     fn lock(&self) -> MutexGuard<'_, Core> {

@@ -81,6 +81,11 @@ impl Sidecar {
         driver.link().ended().is_none().then_some(Self(driver))
     }
 
+    /// The launched sidecar's pid; `None` for one that this program did not launch.
+    pub fn pid(&self) -> Option<u32> {
+        self.link().pid()
+    }
+
     pub(crate) fn link(&self) -> &Arc<Link> {
         self.0.link()
     }

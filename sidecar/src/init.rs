@@ -15,18 +15,24 @@
 
 mod boot;
 pub mod client;
+mod list;
+mod members;
 mod messages;
 mod reap;
+mod rows;
 mod server;
 mod signal;
 mod start;
+mod stat;
 mod table;
+mod tree;
 
 use std::os::fd::OwnedFd;
 
-pub use client::{Commands, Event, Events, StartSpec, Stdio};
+pub use client::{Commands, Event, Events, ListError, StartSpec, Stdio};
 pub(crate) use messages::Boot;
 pub use messages::{Exit, SignalTarget, StartStep};
+pub use rows::Row;
 
 use crate::isolation::base::Base;
 use crate::isolation::plan::Plan;

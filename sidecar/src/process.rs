@@ -7,6 +7,7 @@ mod start;
 use std::{sync::Arc, time::Duration};
 
 use agentvm_wire::{
+    error::{Code, Rejection},
     id::{ProcessId, RequestId, StreamId},
     process::{
         Drain, Execute, ExitCause, ProcessExited, ProcessRow, ProcessStarted, ProcessStatus, StreamEnds,
@@ -14,10 +15,14 @@ use agentvm_wire::{
 };
 use tokio::{sync::Notify, time};
 
-pub(crate) use lifecycle::{Action, Event, Lifecycle};
+pub(crate) use lifecycle::{Action, Event, Failure, Lifecycle};
 pub(crate) use start::{Defaults, start};
 
-use crate::{init::Exit, stdio::source::Source};
+use crate::{
+    errno,
+    init::{Exit, StartStep},
+    stdio::source::Source,
+};
 
 /// Who runs processes, as the table calls it.
 pub(crate) const DRIVER: &str = "agentvm-sidecar";
@@ -88,6 +93,23 @@ impl Process {
         &self.outputs
     }
 
+    /// What the client is told where the process never ran: the errno by name, the step, and the path it is about.
+    pub(crate) fn rejection(&self, failure: Failure) -> Rejection {
+        let Failure::Step(step, errno) = failure else { return Rejection::vm_not_found() };
+        let words = errno::text(errno);
+        let message =
+            if step == StartStep::Cwd { format!("working directory {}: {words}", self.cwd) } else { words };
+        let mut rejection = Rejection::new(Code::from(errno::name(errno)), message);
+        rejection.details.step = Some(step.to_string());
+        rejection.details.errno = Some(errno);
+        rejection.details.path = match step {
+            StartStep::Cwd => Some(self.cwd.clone()),
+            StartStep::Exec => Some(self.command.clone()),
+            _ => None,
+        };
+        rejection
+    }
+
     /// How long the tail of descendants' output is awaited, if the client asked for that.
     pub(crate) fn drain(&self) -> Option<Drain> {
         self.drain
@@ -115,8 +137,7 @@ impl Process {
     }
 
     /// The row by which the table remembers it.
-    pub(crate) fn exited_row(&self, exit: &Exit) -> ProcessRow {
-        let exited = self.exited(exit);
+    pub(crate) fn exited_row(&self, exited: &ProcessExited) -> ProcessRow {
         ProcessRow {
             process: Some(self.id),
             root: Some(self.id),
@@ -132,11 +153,11 @@ impl Process {
             cwd: Some(self.cwd.clone()),
             status: ProcessStatus::Exited,
             exit_code: Some(exited.exit_code),
-            signal: exited.signal,
+            signal: exited.signal.clone(),
             started_at_ms: self.started_at_ms,
-            exited_at_ms: Some(exit.exited_at_ms),
+            exited_at_ms: Some(exited.exited_at_ms),
             rss_bytes: 0,
-            cpu_time_us: exit.user_us + exit.sys_us,
+            cpu_time_us: exited.user_us + exited.sys_us,
         }
     }
 }

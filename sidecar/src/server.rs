@@ -60,7 +60,6 @@ fn try_serve() -> Result<(), ServeError> {
 
 async fn accept(socket: UnixStream) -> Result<WebSocketStream<UnixStream>, tungstenite::Error> {
     let config = WebSocketConfig::default()
-        .write_buffer_size(0)
         .max_message_size(Some(MAX_MESSAGE_BYTES))
         .max_frame_size(Some(MAX_MESSAGE_BYTES));
     accept_hdr_async_with_config(socket, choose_subprotocol, Some(config)).await

@@ -25,8 +25,7 @@ use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use tokio::sync::Notify;
 
 use crate::{
-    errno,
-    init::{self, Commands, Event, Events, StartStep},
+    init::{self, Commands, Event, Events},
     link::Link,
     process::{self, Action, Defaults, Process, signal},
     zygote::Booted,
@@ -49,6 +48,8 @@ pub(crate) struct Vm {
 #[derive(Default)]
 struct State {
     processes: HashMap<ProcessId, Process>,
+    /// Pumps of processes that init has not yet told of: a stream says nothing, not even its end, before the start.
+    starting: HashMap<ProcessId, Vec<Work>>,
     exited: table::Exited,
     /// Requests that await the VM's end.
     disposals: Vec<RequestId>,
@@ -58,7 +59,7 @@ struct State {
 }
 
 /// Something that goes on beside the VM's events, polled by the VM's task.
-type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
+pub(crate) type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl Vm {
     /// Takes over a booted VM; `run` must be polled for it to live.
@@ -112,8 +113,10 @@ impl Vm {
         }
         let defaults = Defaults { environment: &self.environment, cwd: &self.cwd, owner: self.guest_ids };
         let started = process::start(&self.link, self.id, request, execute, &defaults)?;
-        self.lock().processes.insert(id, started.process);
-        started.pumps.into_iter().for_each(|pump| self.add(pump));
+        let mut state = self.lock();
+        state.processes.insert(id, started.process);
+        state.starting.insert(id, started.pumps);
+        drop(state);
         self.commands.start(id, started.spec);
         Ok(())
     }
@@ -187,7 +190,7 @@ impl Vm {
             tokio::select! {
                 event = events.next() => match event {
                     Event::Ended => return self.ended(),
-                    event => self.follow(event),
+                    event => self.follow(&event),
                 },
                 Some(()) = work.next() => {}
                 () = self.more.notified() => work.extend(std::mem::take(&mut *self.added())),
@@ -195,13 +198,13 @@ impl Vm {
         }
     }
 
-    fn follow(self: &Arc<Self>, event: Event) {
-        match event {
+    fn follow(self: &Arc<Self>, event: &Event) {
+        match *event {
             Event::Started { process, pid, started_at_ms } => {
                 self.step(process, process::Event::Started { pid, started_at_ms });
             }
             Event::StartFailed { process, step, errno } => {
-                self.step(process, process::Event::StartFailed(start_failed(step, errno)));
+                self.step(process, process::Event::StartFailed { step, errno });
             }
             Event::Exited { process, exit } => self.step(process, process::Event::Exited(exit)),
             Event::Signaled { token, delivered } => {
@@ -215,22 +218,24 @@ impl Vm {
 
     /// Moves a process on and tells the client what follows.
     fn step(self: &Arc<Self>, id: ProcessId, event: process::Event) {
-        let mut state = self.lock();
+        let mut guard = self.lock();
+        let state = &mut *guard;
         let Some(process) = state.processes.get_mut(&id) else { return };
         for action in process.step(event) {
             match action {
                 Action::AnswerStarted(request) => {
                     self.link.respond(request, &Response::ProcessStarted(process.started()));
+                    state.starting.remove(&id).into_iter().flatten().for_each(|pump| self.add(pump));
                 }
-                Action::AnswerFailed(request, rejection) => {
+                Action::AnswerFailed(request, failure) => {
                     self.link.close_streams(process.streams());
-                    self.link.reject(request, rejection);
+                    self.link.reject(request, process.rejection(failure));
                 }
                 Action::TellExit(exit) => {
                     let exited = process.exited(&exit);
+                    let row = table::Exited::remembers(id).then(|| process.exited_row(&exited));
                     self.drain_if_asked(process, exited.output_open);
                     self.link.event(self.id, &WireEvent::ProcessExited(exited));
-                    let row = process.exited_row(&exit);
                     state.exited.keep(row);
                     break;
                 }
@@ -238,6 +243,7 @@ impl Vm {
         }
         if state.processes.get(&id).is_some_and(Process::has_ended) {
             state.processes.remove(&id);
+            state.starting.remove(&id);
         }
     }
 
@@ -275,17 +281,4 @@ impl Vm {
             self.link.respond(request, &Response::VmDisposed(VmDisposed {}));
         }
     }
-}
-
-/// A start that init could not carry out, as the client is told.
-fn start_failed(step: StartStep, errno: i32) -> Rejection {
-    let name = errno::name(errno);
-    let message = match step {
-        StartStep::Cwd => format!("working directory: {}", errno::text(errno)),
-        _ => errno::text(errno),
-    };
-    let mut rejection = Rejection::new(Code::from(name), message);
-    rejection.details.step = Some(step.to_string());
-    rejection.details.errno = Some(errno);
-    rejection
 }

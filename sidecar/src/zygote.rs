@@ -10,14 +10,14 @@ mod start;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::os::fd::{AsFd as _, OwnedFd};
-use std::sync::Arc;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use agentvm_wire::id::VmId;
 use agentvm_wire::vm::{IsolationReport, VmConfig};
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
-use rustix::process::Pid;
+use rustix::process::{Pid, geteuid};
 use serde::de::DeserializeOwned;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -25,7 +25,7 @@ use tokio::io::unix::AsyncFd;
 use crate::init::client::{self, Connection};
 use crate::init::{Boot, Commands, Events};
 use crate::isolation::plan::Plan;
-use crate::isolation::uid_ranges::UidRanges;
+use crate::isolation::uid_ranges::{UidRange, UidRanges};
 use crate::isolation::{At as _, Fault, Step, report};
 use crate::packet::{self, Packet};
 use crate::sys::reactor::watch;
@@ -37,7 +37,16 @@ pub use start::StartError;
 /// The sidecar's handle of its zygote; cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Zygote {
-    inner: Arc<start::Process>,
+    shared: Arc<Shared>,
+}
+
+/// What all handles have in common.
+#[derive(Debug)]
+struct Shared {
+    /// The running process; another one once that has died.
+    process: Mutex<Arc<start::Process>>,
+    /// The pool of uids, as root.
+    ranges: Option<UidRanges>,
 }
 
 /// A VM whose init said ready.
@@ -106,36 +115,61 @@ impl fmt::Display for Description<'_> {
 impl Zygote {
     /// Starts the zygote and waits until it takes requests. Blocks; call it before any thread or runtime exists.
     pub fn start() -> Result<Self, StartError> {
-        Ok(Self { inner: Arc::new(start::Process::start()?) })
+        let ranges = if geteuid().is_root() { Some(UidRanges::open(std::process::id() * 64)) } else { None };
+        let ranges = ranges.transpose().map_err(StartError)?;
+        let process = Mutex::new(Arc::new(start::Process::start()?));
+        Ok(Self { shared: Arc::new(Shared { process, ranges }) })
     }
 
     /// Creates a VM and waits until its init is ready. Needs a tokio runtime, which the result stays bound to.
     ///
     /// Cancel safety: a dropped future leaves no VM behind.
     pub async fn create_vm(&self, id: VmId, config: &VmConfig) -> Result<Booted, BootError> {
-        let range = self.inner.ranges.as_ref().map(UidRanges::take).transpose().map_err(BootError)?;
+        let range = self.take_range().map_err(BootError)?;
         let plan = plan::plan(id, config, range.as_ref()).map_err(BootError)?;
         self.boot(plan, range, config).await.map_err(BootError)
     }
 
-    async fn boot(
+    /// Creates a VM in which one step fails.
+    #[cfg(test)]
+    pub(crate) async fn create_failing_vm(
         &self,
-        plan: Plan,
-        range: Option<crate::isolation::uid_ranges::UidRange>,
         config: &VmConfig,
-    ) -> Result<Booted, Fault> {
-        let (ours, inits) = packet::pair().at(Step::Zygote)?;
-        self.send(&plan, &inits).await.at(Step::Zygote)?;
-        drop(inits);
-        let socket = watch(ours, Interest::READABLE | Interest::WRITABLE).at(Step::Zygote)?;
-        let (pid, pidfd) = match receive(&socket).await? {
-            Packet { message: Birth::Failed(fault), .. } => return Err(fault),
-            Packet { message: Birth::Cloned { pid }, descriptors } => {
-                let [pidfd] = <[OwnedFd; 1]>::try_from(descriptors)
-                    .map_err(|_| Fault::about(Step::Zygote, Errno::BADMSG, "pidfd"))?;
-                (Pid::from_raw(pid).ok_or(Fault::about(Step::Zygote, Errno::BADMSG, "pid"))?, pidfd)
-            }
-        };
+        step: Step,
+        errno: Errno,
+    ) -> Result<Booted, BootError> {
+        let range = self.take_range().map_err(BootError)?;
+        let mut plan = plan::plan(VmId::random(), config, range.as_ref()).map_err(BootError)?;
+        plan.failing = Some((step, errno.raw_os_error()));
+        self.boot(plan, range, config).await.map_err(BootError)
+    }
+
+    /// The pid of the zygote process.
+    #[cfg(test)]
+    pub(crate) fn pid(&self) -> u32 {
+        self.process().pid()
+    }
+
+    fn take_range(&self) -> Result<Option<UidRange>, Fault> {
+        self.shared.ranges.as_ref().map(UidRanges::take).transpose()
+    }
+
+    fn process(&self) -> Arc<start::Process> {
+        Arc::clone(&self.shared.process.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Executes the zygote again if `dead` is still the one in use. Blocks for some milliseconds; VMs that live are
+    /// not concerned.
+    fn replace(&self, dead: &Arc<start::Process>) -> Result<(), Fault> {
+        let mut process = self.shared.process.lock().unwrap_or_else(PoisonError::into_inner);
+        if Arc::ptr_eq(&process, dead) {
+            *process = Arc::new(start::Process::start().map_err(|StartError(fault)| fault)?);
+        }
+        Ok(())
+    }
+
+    async fn boot(&self, plan: Plan, range: Option<UidRange>, config: &VmConfig) -> Result<Booted, Fault> {
+        let Born { socket, pid, pidfd } = self.bear(&plan).await?;
         let facts = match receive(&socket).await? {
             Packet { message: Boot::Failed(fault), .. } => return Err(fault),
             Packet { message: Boot::Ready(facts), .. } => facts,
@@ -153,12 +187,38 @@ impl Zygote {
         })
     }
 
-    async fn send(&self, plan: &Plan, inits: &OwnedFd) -> std::io::Result<()> {
-        let bytes = packet::encode(plan);
-        loop {
-            match packet::send(&self.inner.socket, &bytes, &[inits.as_fd()]) {
-                Err(Errno::AGAIN) => self.inner.writable().await?,
-                result => return Ok(result?),
+    /// Has an init cloned; a zygote that has died is replaced once.
+    async fn bear(&self, plan: &Plan) -> Result<Born, Fault> {
+        let process = self.process();
+        match Born::from(&process, plan).await {
+            Err(fault) if (fault.step, fault.errno) == (Step::Zygote, libc::EPIPE) => {
+                self.replace(&process)?;
+                Born::from(&self.process(), plan).await
+            }
+            result => result,
+        }
+    }
+}
+
+/// An init that exists and is being set up.
+struct Born {
+    socket: AsyncFd<OwnedFd>,
+    pid: Pid,
+    pidfd: OwnedFd,
+}
+
+impl Born {
+    async fn from(process: &start::Process, plan: &Plan) -> Result<Self, Fault> {
+        let (ours, inits) = packet::pair().at(Step::Zygote)?;
+        process.send(plan, &inits).await.at(Step::Zygote)?;
+        drop(inits);
+        let socket = watch(ours, Interest::READABLE | Interest::WRITABLE).at(Step::Zygote)?;
+        let broken = |what| Fault::about(Step::Zygote, Errno::BADMSG, what);
+        match receive(&socket).await? {
+            Packet { message: Birth::Failed(fault), .. } => Err(fault),
+            Packet { message: Birth::Cloned { pid }, descriptors } => {
+                let [pidfd] = <[OwnedFd; 1]>::try_from(descriptors).map_err(|_| broken("pidfd"))?;
+                Ok(Self { socket, pid: Pid::from_raw(pid).ok_or(broken("pid"))?, pidfd })
             }
         }
     }

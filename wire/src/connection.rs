@@ -17,7 +17,11 @@
 //! ```
 //!
 //! Invariants: offsets never fall; no byte beyond the granted limit is accepted; data for a stream that was used and
-//! is closed is discarded; data for a stream never opened, a hole, or data beyond credit is a [`Violation`].
+//! is closed is discarded; data for a stream never opened, a hole, or data beyond credit is a [`Violation`]. A request
+//! gets one answer, and whoever made it is told one.
+//!
+//! A driver opens the streams of a request before it takes the next message, or answers the request with `rejected`:
+//! their data may be right behind it.
 
 mod incoming;
 mod receive;
@@ -42,7 +46,18 @@ pub use send::Turn;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Role {
     Client,
-    Server { greeted: bool },
+    Server(Stage),
+}
+
+/// How far a client has come: nothing is answered to one that was not welcomed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// `hello` is awaited, for the first time or after one was rejected.
+    Silent,
+    /// This `hello` is not answered yet.
+    Greeting(RequestId),
+    /// `welcome` was said.
+    Open,
 }
 
 /// One end of a connection.
@@ -69,9 +84,9 @@ impl Connection {
         Self::new(Role::Client, limits)
     }
 
-    /// The end that answers; refuses everything before `hello`.
+    /// The end that answers; refuses everything but `hello` until it was told to answer `welcome`.
     pub fn server(limits: Limits) -> Self {
-        Self::new(Role::Server { greeted: false }, limits)
+        Self::new(Role::Server(Stage::Silent), limits)
     }
 
     fn new(role: Role, limits: Limits) -> Self {
@@ -123,6 +138,10 @@ impl Connection {
     /// Answers a request; a second answer to the same one is not sent.
     pub fn respond(&mut self, id: RequestId, response: &Response) {
         if self.requests.close(id) {
+            if self.role == Role::Server(Stage::Greeting(id)) {
+                let welcome = matches!(response, Response::Welcome(_));
+                self.role = Role::Server(if welcome { Stage::Open } else { Stage::Silent });
+            }
             self.refused |= matches!(response, Response::Rejected(_));
             self.seq_sent += 1;
             self.control.push_back(message::encode_response(self.seq_sent, id, response));

@@ -11,28 +11,36 @@ use serde::{Deserialize, Serialize};
 #[serde(transparent)]
 pub struct Code(Cow<'static, str>);
 
-#[expect(missing_docs, reason = "each constant is the code it spells; PROTOCOL.md tells when it is sent")]
-impl Code {
-    pub const INVALID_ARGUMENT: Code = Code::known("invalid_argument");
-    pub const NOT_FOUND: Code = Code::known("not_found");
-    pub const ALREADY_EXISTS: Code = Code::known("already_exists");
-    pub const FAILED_PRECONDITION: Code = Code::known("failed_precondition");
-    pub const PERMISSION_DENIED: Code = Code::known("permission_denied");
-    pub const UNAUTHENTICATED: Code = Code::known("unauthenticated");
-    pub const RESOURCE_EXHAUSTED: Code = Code::known("resource_exhausted");
-    pub const UNSUPPORTED: Code = Code::known("unsupported");
-    pub const TOO_LARGE: Code = Code::known("too_large");
-    pub const VERSION_MISMATCH: Code = Code::known("version_mismatch");
-    pub const DEADLINE_EXCEEDED: Code = Code::known("deadline_exceeded");
-    pub const CANCELLED: Code = Code::known("cancelled");
-    pub const INTERNAL: Code = Code::known("internal");
-    pub const E2BIG: Code = Code::known("E2BIG");
-    pub const EPIPE: Code = Code::known("EPIPE");
-    pub const EIO: Code = Code::known("EIO");
+/// Declares the codes that this crate names, and the list of them.
+macro_rules! codes {
+    ($($constant:ident = $code:literal,)*) => {
+        #[expect(missing_docs, reason = "each constant is the code it spells; PROTOCOL.md tells when it is sent")]
+        impl Code {
+            $(pub const $constant: Code = Code(Cow::Borrowed($code));)*
 
-    const fn known(code: &'static str) -> Self {
-        Self(Cow::Borrowed(code))
-    }
+            /// All of the above.
+            pub const ALL: &[Code] = &[$(Code::$constant),*];
+        }
+    };
+}
+
+codes! {
+    INVALID_ARGUMENT = "invalid_argument",
+    NOT_FOUND = "not_found",
+    ALREADY_EXISTS = "already_exists",
+    FAILED_PRECONDITION = "failed_precondition",
+    PERMISSION_DENIED = "permission_denied",
+    UNAUTHENTICATED = "unauthenticated",
+    RESOURCE_EXHAUSTED = "resource_exhausted",
+    UNSUPPORTED = "unsupported",
+    TOO_LARGE = "too_large",
+    VERSION_MISMATCH = "version_mismatch",
+    DEADLINE_EXCEEDED = "deadline_exceeded",
+    CANCELLED = "cancelled",
+    INTERNAL = "internal",
+    E2BIG = "E2BIG",
+    EPIPE = "EPIPE",
+    EIO = "EIO",
 }
 
 impl Code {

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 /// Names a VM; chosen by the sidecar, unique for its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(extend("format" = "uuid")))]
 #[serde(transparent)]
 pub struct VmId(#[cfg_attr(feature = "schema", schemars(with = "String"))] pub uuid::Uuid);
 

@@ -8,10 +8,16 @@
 pub mod bytes64;
 pub mod connection;
 pub mod error;
+#[cfg(feature = "schema")]
+pub mod golden;
 pub mod id;
 pub mod launch;
 pub mod message;
 pub mod process;
+#[cfg(feature = "schema")]
+pub mod protocol_md;
+#[cfg(feature = "schema")]
+pub mod schema;
 pub mod session;
 pub mod stdio;
 mod text;

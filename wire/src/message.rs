@@ -58,7 +58,7 @@ macro_rules! messages {
             /// Reads the body of the message called `name`; `None` if this version knows no such message.
             pub(crate) fn decode(name: &str, body: &str) -> Result<Option<Self>, MalformedText> {
                 match name {
-                    $($name => malformed::parse(body).map(|body| Some(Self::$variant(body))),)*
+                    $($name => malformed::parse_body(body).map(|body| Some(Self::$variant(body))),)*
                     _ => Ok(None),
                 }
             }

@@ -57,10 +57,10 @@ pub struct VmUser {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct WritableLayer {
-    /// Bytes it may hold; [`WritableLayer::DEFAULT_SIZE_BYTES`] if absent.
+    /// Bytes it may hold; 1 GiB if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size_bytes: Option<u64>,
-    /// Inodes it may hold; [`WritableLayer::DEFAULT_INODES`] if absent.
+    /// Inodes it may hold; 262 144 if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub inodes: Option<u64>,
 }
@@ -77,11 +77,11 @@ impl WritableLayer {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct VmLimits {
-    /// Processes and threads of the guest at once; [`VmLimits::DEFAULT_PIDS`].
+    /// Processes and threads of the guest at once; 1024 if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pids: Option<u64>,
-    /// Descriptors a guest process may hold; the smallest of [`VmLimits::DEFAULT_OPEN_FILES`], the sidecar's hard
-    /// limit and a quarter of the sidecar's own limit.
+    /// Descriptors a guest process may hold; if absent the smallest of 65 536, the sidecar's hard limit and a quarter
+    /// of the sidecar's own limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub open_files: Option<u64>,
 }

@@ -54,16 +54,13 @@ async fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         .on_stdout(|bytes| write_all(&mut io::stdout(), bytes))
         .on_stderr(|bytes| write_all(&mut io::stderr(), bytes));
     let result = vm.exec(&arguments.command, options).await?;
-    let executed = begun.elapsed();
 
+    let disposing = Instant::now();
     vm.dispose().await?;
     if arguments.time {
-        print_times(
-            created - vm.boot_time().min(created),
-            vm.boot_time(),
-            result.duration,
-            begun.elapsed() - executed,
-        );
+        // What the creation took beside the VM itself: launching the sidecar and shaking hands with it.
+        let sidecar = created.saturating_sub(vm.boot_time());
+        print_times(sidecar, vm.boot_time(), result.duration, disposing.elapsed());
     }
     Ok(ExitCode::from(u8::try_from(result.exit_code).unwrap_or(u8::MAX)))
 }

@@ -10,7 +10,7 @@ use agentvm_wire::{
     connection::Violation,
     message::{Request, Response, Scope},
     session::{BUILD, Hello, PROTOCOL, Peer, SUBPROTOCOL},
-    stdio::HEADER_BYTES,
+    stdio::{CHUNK_BYTES, HEADER_BYTES},
 };
 use bytes::{BufMut as _, BytesMut};
 use futures_util::{Sink, SinkExt as _, Stream, StreamExt as _};
@@ -89,6 +89,9 @@ async fn serve(connector: Connector, link: &Arc<Link>, ready: Ready) {
         Ok(connected) => connected,
         Err(error) => return drop(ready.send(Err(error))),
     };
+    if let Some(pid) = launched.as_ref().and_then(Launched::pid) {
+        link.pid.get_or_init(|| pid);
+    }
     let mut ready = Some(ready);
     let mut cause = tokio::select! {
         cause = session(link, socket, &mut ready) => cause,
@@ -155,7 +158,6 @@ async fn handshake(socket: Box<dyn Duplex>) -> Result<WebSocketStream<Box<dyn Du
     let uri = "ws://agentvm/".parse().expect("a constant URI");
     let request = ClientRequestBuilder::new(uri).with_sub_protocol(SUBPROTOCOL);
     let config = WebSocketConfig::default()
-        .write_buffer_size(0)
         .max_message_size(Some(MAX_MESSAGE_BYTES))
         .max_frame_size(Some(MAX_MESSAGE_BYTES));
     Ok(client_async_with_config(request, socket, Some(config)).await?.0)
@@ -208,31 +210,60 @@ async fn read(
 
 async fn write(link: &Link, sink: &mut (impl Sink<Message, Error = tungstenite::Error> + Unpin)) -> End {
     loop {
-        let Some(outgoing) = link.next_outgoing() else {
-            link.wake.notified().await;
-            continue;
-        };
-        let sent = match outgoing {
-            Outgoing::Control(text) => sink.send(Message::text(text)).await,
+        match write_batch(link, sink).await {
+            Ok(Written::Nothing) => link.wake.notified().await,
+            Ok(Written::Some) => {}
+            Ok(Written::Close) => return End::Cause(ClientError::Disposed),
+            Err(error) => {
+                // What the peer still said before it went, above all why, is the reader's to find.
+                tracing::debug!(%error, "writing to the sidecar failed");
+                sleep(CLOSE_LIMIT).await;
+                return End::Cause(websocket_error("connection lost", error));
+            }
+        }
+    }
+}
+
+/// What a batch held.
+enum Written {
+    Nothing,
+    Some,
+    Close,
+}
+
+/// Sends what there is to send, up to about a chunk, in one write. No more is chosen before it is in the socket, so
+/// control never waits behind more than one batch.
+async fn write_batch(
+    link: &Link,
+    sink: &mut (impl Sink<Message, Error = tungstenite::Error> + Unpin),
+) -> Result<Written, tungstenite::Error> {
+    let mut batch = 0;
+    while batch < CHUNK_BYTES
+        && let Some(outgoing) = link.next_outgoing()
+    {
+        let message = match outgoing {
+            Outgoing::Control(text) => Message::text(text),
             Outgoing::Stdin(header, bytes) => {
                 let mut message = BytesMut::with_capacity(HEADER_BYTES + bytes.len());
                 message.put_slice(&header.encode());
                 message.put_slice(&bytes);
-                sink.send(Message::Binary(message.freeze())).await
+                Message::Binary(message.freeze())
             }
             Outgoing::Close => {
                 let close = CloseFrame { code: 1000.into(), reason: "done".into() };
+                // A sidecar that does not read is ended otherwise.
                 let _ = timeout(CLOSE_LIMIT, sink.send(Message::Close(Some(close)))).await;
-                return End::Cause(ClientError::Disposed);
+                return Ok(Written::Close);
             }
         };
-        if let Err(error) = sent {
-            // What the peer still said before it went, above all why, is the reader's to find.
-            tracing::debug!(%error, "writing to the sidecar failed");
-            sleep(CLOSE_LIMIT).await;
-            return End::Cause(websocket_error("connection lost", error));
-        }
+        batch += message.len();
+        sink.feed(message).await?;
     }
+    if batch == 0 {
+        return Ok(Written::Nothing);
+    }
+    sink.flush().await?;
+    Ok(Written::Some)
 }
 
 fn closed(frame: Option<CloseFrame>) -> ClientError {

@@ -3,7 +3,7 @@
 use std::{
     fmt,
     sync::Arc,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
     time::{Duration, Instant},
 };
 
@@ -210,19 +210,19 @@ impl Run {
         })
     }
 
-    /// The exit is looked at first: output that came before it is then surely taken, whoever comes between.
+    /// Output is read to its end first — both readers end with the process's own — and then the exit is awaited.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Outcome> {
-        let exit = self.exit.poll_unpin(cx);
         for reader in [&mut self.stdout, &mut self.stderr] {
             if let Err(error) = reader.poll(cx, &mut self.capture) {
                 return Poll::Ready(Err(error));
             }
         }
-        exit.map(|outcome| {
-            let status = outcome?;
-            let lost = [&self.stdout, &self.stderr].into_iter().find(|reader| reader.lost);
-            lost.map_or(Ok(status), |reader| Err(ClientError::OutputLost { stream: reader.name }))
-        })
+        if self.stdout.open || self.stderr.open {
+            return Poll::Pending;
+        }
+        let status = ready!(self.exit.poll_unpin(cx))?;
+        let lost = [&self.stdout, &self.stderr].into_iter().find(|reader| reader.lost);
+        Poll::Ready(lost.map_or(Ok(status), |reader| Err(ClientError::OutputLost { stream: reader.name })))
     }
 }
 

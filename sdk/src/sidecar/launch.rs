@@ -128,6 +128,10 @@ pub(crate) struct Launched {
 }
 
 impl Launched {
+    pub(crate) fn pid(&self) -> Option<u32> {
+        self.child.id()
+    }
+
     /// Passes the sidecar's words on to `tracing` and keeps the last of them; returns at their end.
     pub(crate) async fn forward_stderr(&mut self) {
         let mut buffer = [0; 4096];

@@ -3,11 +3,12 @@
 use std::{
     pin::Pin,
     sync::Arc,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
 };
 
 use bytes::Bytes;
 use futures_core::Stream;
+use tokio::task::coop::poll_proceed;
 
 use super::{
     OutputFrom, OutputStream,
@@ -88,16 +89,20 @@ impl ByteStream {
     /// What comes next, without taking it: a waiting subscriber holds the exit up until [`ByteStream::advance`].
     pub(crate) fn poll_peek(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Output, StreamLost>>> {
         let Some(cursor) = self.cursor.filter(|_| !self.failed) else { return Poll::Ready(None) };
-        match self.entry.read(self.which, cursor, self.own_only, cx.waker()) {
-            Read::Data(bytes) => Poll::Ready(Some(Ok(Output::Data(bytes)))),
-            Read::Gap(missed_bytes) => Poll::Ready(Some(Ok(Output::Gap { missed_bytes }))),
-            Read::End => Poll::Ready(None),
+        // A stream that always has more must let its neighbours in the same runtime have their turn.
+        let turn = ready!(poll_proceed(cx));
+        let output = match self.entry.read(self.which, cursor, self.own_only, cx.waker()) {
+            Read::Data(bytes) => Some(Ok(Output::Data(bytes))),
+            Read::Gap(missed_bytes) => Some(Ok(Output::Gap { missed_bytes })),
+            Read::End => None,
             Read::Lost => {
                 self.failed = true;
-                Poll::Ready(Some(Err(StreamLost)))
+                Some(Err(StreamLost))
             }
-            Read::Pending => Poll::Pending,
-        }
+            Read::Pending => return Poll::Pending,
+        };
+        turn.made_progress();
+        Poll::Ready(output)
     }
 
     pub(crate) fn advance(&mut self, bytes: usize) {

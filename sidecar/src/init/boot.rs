@@ -3,7 +3,7 @@
 use std::os::fd::{AsRawFd as _, OwnedFd};
 
 use rustix::fs::{CWD, Mode, OFlags, openat};
-use rustix::process::{DumpableBehavior, set_dumpable_behavior, setsid};
+use rustix::process::{DumpableBehavior, set_dumpable_behavior, setsid, umask};
 use rustix::system::sethostname;
 
 use crate::isolation::base::Base;
@@ -50,6 +50,8 @@ pub(super) fn boot(
     plan.reach(Step::Seccomp)?;
     programs.install(plan.shares_uid())?;
 
+    // Zero until here, so that what is built gets the modes it is given; guests expect the usual one.
+    umask(Mode::WGRP | Mode::WOTH);
     plan.reach(Step::Report)?;
     Facts::read_back(plan, &built).map(Some)
 }

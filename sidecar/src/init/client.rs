@@ -4,6 +4,7 @@
 //! is awaited. The VM ends when both halves are dropped.
 
 mod connection;
+mod listing;
 mod spec;
 
 use std::collections::VecDeque;
@@ -13,6 +14,7 @@ use agentvm_wire::id::ProcessId;
 use rustix::io::Errno;
 
 pub(crate) use connection::Connection;
+pub use listing::ListError;
 pub use spec::{StartSpec, Stdio};
 
 use super::messages::{Exit, Reply, Request, SignalTarget, StartStep};
@@ -139,17 +141,16 @@ impl Events {
         }));
         loop {
             match self.connection.receive() {
-                Ok(Some(reply)) => self.ready.extend(self.translate(reply)),
-                Ok(None) => return,
+                Ok(Some(reply)) => self.ready.extend(self.translate(&reply)),
                 // An init that does not speak our language is ended; its end is the event.
                 Err(Errno::BADMSG | Errno::MSGSIZE) => return self.connection.kill(),
-                Err(_) => return,
+                Ok(None) | Err(_) => return,
             }
         }
     }
 
-    fn translate(&self, reply: Reply) -> Option<Event> {
-        Some(match reply {
+    fn translate(&self, reply: &Reply) -> Option<Event> {
+        Some(match *reply {
             Reply::Started { process, pid, started_at_ms } => Event::Started { process, pid, started_at_ms },
             Reply::StartFailed { process, step, errno } => Event::StartFailed { process, step, errno },
             Reply::Exited { process, exit } => Event::Exited { process, exit },

@@ -26,6 +26,7 @@ impl Server<'_> {
     }
 
     fn take(&mut self, Change { pid, kind }: Change) -> Result<(), Gone> {
+        self.helper_changed(pid, kind)?;
         match kind {
             ChangeKind::Exited { code, usage } => self.ended(pid, exit(Some(code), None, false, usage)),
             ChangeKind::Killed { signal, core_dumped, usage } => {
@@ -33,9 +34,8 @@ impl Server<'_> {
             }
             ChangeKind::Stopped => {
                 // A guest may stop itself and others of its own, but not what still runs our code.
-                if let Some(process) = self.table.by_pid(pid)
-                    && matches!(process.stage, Stage::Starting { .. })
-                {
+                if self.is_helper(pid) || self.still_starts(pid)? {
+                    // It is our unreaped child, so the pid is its own.
                     let _ = kill_process(pid, Signal::CONT);
                 }
                 Ok(())
@@ -49,6 +49,19 @@ impl Server<'_> {
             }
             ChangeKind::Other => Ok(()),
         }
+    }
+
+    /// Whether a child has not executed its command yet; its pipe knows that before the event loop does.
+    fn still_starts(&mut self, pid: Pid) -> Result<bool, Gone> {
+        let Some(Stage::Starting { status, .. }) = self.table.by_pid(pid).map(|process| &process.stage)
+        else {
+            return Ok(false);
+        };
+        if start::is_decided(status) {
+            self.finish_start(pid)?;
+            return Ok(false);
+        }
+        Ok(true)
     }
 
     fn ended(&mut self, pid: Pid, exit: Exit) -> Result<(), Gone> {

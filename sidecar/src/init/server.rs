@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::io::Errno;
@@ -10,9 +10,12 @@ use rustix::net::RecvFlags;
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::time::Timespec;
 
+use super::list::{Helper, Helpers};
+use super::members::Members;
 use super::messages::{Reply, Request};
 use super::start::{self, Start};
 use super::table::{Process, Stage, Table};
+use super::tree::TreeKill;
 use crate::isolation::plan::Plan;
 use crate::packet::{self, Packet};
 use crate::sys::{SingleThreaded, signals};
@@ -32,6 +35,9 @@ pub(super) struct Server<'a> {
     pub(super) plan: &'a Plan,
     pub(super) proof: SingleThreaded,
     pub(super) table: Table,
+    pub(super) members: Members,
+    pub(super) kills: Vec<TreeKill>,
+    pub(super) helpers: Helpers,
     socket: &'a OwnedFd,
     epoll: OwnedFd,
     children: OwnedFd,
@@ -68,6 +74,9 @@ impl<'a> Server<'a> {
             plan,
             proof,
             table: Table::default(),
+            members: Members::open()?,
+            kills: Vec::new(),
+            helpers: Helpers::new(),
             socket,
             epoll,
             children,
@@ -96,7 +105,8 @@ impl<'a> Server<'a> {
             }
         }
         self.give_up_late_starts();
-        Ok(())
+        self.give_up_late_helpers();
+        self.kill_trees()
     }
 
     fn talk(&mut self, flags: EventFlags) -> Result<(), Gone> {
@@ -108,18 +118,17 @@ impl<'a> Server<'a> {
                 break;
             }
             match packet::receive(self.socket, &mut self.buffer, RecvFlags::DONTWAIT) {
-                Ok(Some(Packet { message, descriptors })) => self.handle(message, descriptors)?,
-                Ok(None) => return Err(Gone),
+                Ok(Some(Packet { message, descriptors })) => self.handle(&message, descriptors)?,
                 Err(Errno::AGAIN) => break,
-                // A sidecar that does not speak our language cannot be served.
-                Err(_) => return Err(Gone),
+                // It has gone, or does not speak our language and cannot be served.
+                Ok(None) | Err(_) => return Err(Gone),
             }
         }
         self.update_interest()
     }
 
-    fn handle(&mut self, request: Request, descriptors: Vec<OwnedFd>) -> Result<(), Gone> {
-        match request {
+    fn handle(&mut self, request: &Request, descriptors: Vec<OwnedFd>) -> Result<(), Gone> {
+        match *request {
             Request::Start { process, arguments, variables, streams } => {
                 if self.table.by_id(process).is_some() {
                     return self.reply(&Reply::StartFailed {
@@ -153,10 +162,9 @@ impl<'a> Server<'a> {
                 }
             }
             Request::Signal { token, process, signal, target } => self.signal(token, process, signal, target),
-            Request::List { token, .. } => self.reply(&Reply::Listed {
-                token,
-                outcome: super::messages::ListOutcome::Failed { errno: libc::ENOSYS },
-            }),
+            Request::List { token, max_bytes, deadline_ms } => {
+                self.list(token, max_bytes, Duration::from_millis(deadline_ms), descriptors)
+            }
         }
     }
 
@@ -202,22 +210,22 @@ impl<'a> Server<'a> {
     }
 
     fn next_deadline(&self) -> Option<Instant> {
-        self.table
-            .iter()
-            .filter_map(|process| match process.stage {
-                Stage::Starting { deadline, .. } => Some(deadline),
-                Stage::Running => None,
-            })
-            .min()
+        let starts = self.table.iter().filter_map(|process| match process.stage {
+            Stage::Starting { deadline, .. } => Some(deadline),
+            Stage::Running => None,
+        });
+        let helpers = self.helpers.values().filter_map(Helper::deadline);
+        starts.chain(helpers).chain(self.kills.iter().map(|kill| kill.next)).min()
     }
 
     /// Kills children that are late; their end then tells the sidecar.
     fn give_up_late_starts(&mut self) {
         let now = Instant::now();
-        for process in self.table.iter() {
-            if let Stage::Starting { deadline, .. } = process.stage
-                && deadline <= now
+        for process in self.table.iter_mut() {
+            if let Stage::Starting { deadline, .. } = &mut process.stage
+                && *deadline <= now
             {
+                *deadline = now + start::DEADLINE;
                 // It is our unreaped child, so the pid is its own.
                 let _ = kill_process(process.pid, Signal::KILL);
             }

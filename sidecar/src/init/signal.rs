@@ -1,4 +1,4 @@
-//! Signalling a started process or its group.
+//! Signalling a started process, its group or its tree.
 
 use agentvm_wire::id::ProcessId;
 use rustix::process::{Signal, kill_process, kill_process_group};
@@ -16,25 +16,27 @@ impl Server<'_> {
         number: i32,
         target: SignalTarget,
     ) -> Result<(), Gone> {
-        let delivered = match self.table.by_id(id) {
-            None => 0,
-            Some(process) => match &mut process.stage {
-                Stage::Starting { held, .. } => {
-                    held.push_back(HeldSignal { token, signal: number, target });
-                    return Ok(());
-                }
-                Stage::Running => {
-                    // Not reaped yet, so both numbers are still its own: it leads its session and group.
-                    let sent = Signal::from_named_raw(number).is_some_and(|signal| match target {
-                        SignalTarget::Process => kill_process(process.pid, signal).is_ok(),
-                        SignalTarget::Group | SignalTarget::Tree => {
-                            kill_process_group(process.pid, signal).is_ok()
-                        }
-                    });
-                    u32::from(sent)
-                }
-            },
+        let Some(signal) = Signal::from_named_raw(number) else {
+            return self.reply(&Reply::Signaled { token, delivered: 0 });
         };
-        self.reply(&Reply::Signaled { token, delivered })
+        if let Some(process) = self.table.by_id(id)
+            && let Stage::Starting { held, .. } = &mut process.stage
+        {
+            held.push_back(HeldSignal { token, signal: number, target });
+            return Ok(());
+        }
+        if target == SignalTarget::Tree {
+            return match self.table.mark_of(id) {
+                // Also when the process itself has ended: its descendants may live.
+                Some(mark) => self.signal_tree(token, mark, signal),
+                None => self.reply(&Reply::Signaled { token, delivered: 0 }),
+            };
+        }
+        // Not reaped yet, so both numbers are still its own: it leads its session and group.
+        let sent = self.table.by_id(id).is_some_and(|process| match target {
+            SignalTarget::Process => kill_process(process.pid, signal).is_ok(),
+            SignalTarget::Group | SignalTarget::Tree => kill_process_group(process.pid, signal).is_ok(),
+        });
+        self.reply(&Reply::Signaled { token, delivered: u32::from(sent) })
     }
 }

@@ -8,10 +8,12 @@ use std::ffi::CStr;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{AtFlags, fstat, statat};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{DumpableBehavior, Pid, chdir, set_dumpable_behavior, setsid};
+use rustix::time::Timespec;
 
 use super::messages::{StartStep, Stream};
 use super::table::Mark;
@@ -22,7 +24,7 @@ use crate::sys::exec::{StringArray, exec, exit_now};
 use crate::sys::{SingleThreaded, descriptors, signals};
 
 /// How long a child may take until exec. It runs no guest code before that; only being stopped can delay it.
-const DEADLINE: Duration = Duration::from_secs(10);
+pub(super) const DEADLINE: Duration = Duration::from_secs(10);
 
 /// What a start request brought.
 #[derive(Debug)]
@@ -204,6 +206,13 @@ fn encode_fault(fault: StartFault) -> [u8; FAULT_BYTES] {
     bytes[0] = u8::try_from(step).unwrap_or(0);
     bytes[1..].copy_from_slice(&fault.errno.to_le_bytes());
     bytes
+}
+
+/// Whether the pipe of a start has ended.
+pub(super) fn is_decided(status: &OwnedFd) -> bool {
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut watched = [PollFd::new(status, PollFlags::empty())];
+    poll(&mut watched, Some(&now)).is_ok() && watched[0].revents().contains(PollFlags::HUP)
 }
 
 /// Reads the outcome of a start whose pipe has ended: the mark of the new tree, or what failed.

@@ -82,6 +82,10 @@ impl Table {
         self.by_pid.values()
     }
 
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Process> {
+        self.by_pid.values_mut()
+    }
+
     pub(super) fn set_mark(&mut self, id: ProcessId, mark: Mark) {
         if let Some(earlier) = self.owner_of.insert(mark, id) {
             self.mark_of.remove(&earlier);

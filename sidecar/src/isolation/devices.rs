@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 
 use rustix::mount::MountAttrFlags;
 
-use super::mounts::{attach, copy_tree, new_filesystem};
+use super::mounts::{attach, copy_tree, new_filesystem, restrict};
 use super::path::{make_file, make_folder, make_link, open_place};
 use super::{At as _, Fault, Step};
 
@@ -33,7 +33,10 @@ pub(crate) fn pick_up(host: &OwnedFd) -> Result<Vec<(&'static str, OwnedFd)>, Fa
         .into_iter()
         .map(|name| {
             let path = format!("dev/{name}");
-            Ok((name, copy_tree(host, &path).at_path(Step::Base, format!("/{path}"))?))
+            let node = copy_tree(host, &path).at_path(Step::Base, format!("/{path}"))?;
+            restrict(&node, MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC)
+                .at_path(Step::Base, &path)?;
+            Ok((name, node))
         })
         .collect()
 }

@@ -1,15 +1,17 @@
 //! The generated `/etc`: an allow list of the host's world-readable files and folders, and a few files of our own.
 //!
-//! Small files are copied into each VM's tmpfs, so that root of the VM may edit them; folders and large files are
-//! shared read-only through the base. Private keys are never taken.
+//! What comes from the host is shared by all VMs, read-only, as `/etc/static`; each name of it in `/etc` is a link into
+//! that one mount. What is ours are files of the VM, so that its root may edit them. Private keys are never taken.
 
 mod collect;
 mod own;
 
 use std::os::fd::OwnedFd;
 
+use rustix::fs::{Mode, OFlags};
+
 use super::mounts::{attach, copy_tree};
-use super::path::{make_file, make_folder, make_link, open_place};
+use super::path::{make_file, make_folder, make_link, open, open_place};
 use super::plan::Plan;
 use super::{At as _, Fault, Step};
 
@@ -53,26 +55,14 @@ const FOLDERS: [&str; 11] = [
     "terminfo",
 ];
 
-/// A file above this is shared rather than copied.
-const COPY_LIMIT_BYTES: usize = 16 << 10;
+/// Where the shared part is.
+const STATIC: &str = "etc/static";
 
-/// The part of `/etc` that is the same in every VM of a sidecar.
+/// What `/etc` of every VM of a sidecar is made of.
 #[derive(Debug)]
 pub(crate) struct Template {
-    entries: Vec<(String, Entry)>,
-}
-
-/// One name in `/etc`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Entry {
-    /// A link with this target.
-    Link(String),
-    /// A file copied into the VM.
-    File(Vec<u8>),
-    /// A file shared through the base.
-    SharedFile,
-    /// A folder shared through the base.
-    SharedFolder,
+    /// Links: name, target.
+    links: Vec<(String, String)>,
 }
 
 /// Fills `/etc` below `root`.
@@ -82,29 +72,20 @@ pub(crate) fn generate(
     base: &OwnedFd,
     root: &OwnedFd,
 ) -> Result<(), Fault> {
-    for (name, entry) in &template.entries {
-        let path = format!("etc/{name}");
-        match entry {
-            Entry::Link(target) => make_link(Step::Etc, root, &path, target)?,
-            Entry::File(content) => make_file(Step::Etc, root, &path, 0o644, content)?,
-            Entry::SharedFile => {
-                make_file(Step::Etc, root, &path, 0o644, b"")?;
-                share(base, root, &path)?;
-            }
-            Entry::SharedFolder => {
-                make_folder(Step::Etc, root, &path, 0o755, None)?;
-                share(base, root, &path)?;
-            }
-        }
+    make_folder(Step::Etc, root, STATIC, 0o755, None)?;
+    let shared = copy_tree(base, "etc").at_path(Step::Etc, STATIC)?;
+    let place = open_place(root, STATIC).at_path(Step::Etc, STATIC)?;
+    attach(&shared, &place).at_path(Step::Etc, STATIC)?;
+
+    let etc = open(root, "etc", OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).at_path(Step::Etc, "etc")?;
+    for (name, target) in &template.links {
+        make_link(Step::Etc, &etc, name, target)?;
+    }
+    for (name, content) in own::OF_ALL {
+        make_file(Step::Etc, &etc, name, 0o644, content.as_bytes())?;
     }
     for (name, content) in own::of_vm(plan) {
-        make_file(Step::Etc, root, &format!("etc/{name}"), 0o644, content.as_bytes())?;
+        make_file(Step::Etc, &etc, name, 0o644, content.as_bytes())?;
     }
     Ok(())
-}
-
-fn share(base: &OwnedFd, root: &OwnedFd, path: &str) -> Result<(), Fault> {
-    let copy = copy_tree(base, path).at_path(Step::Etc, path)?;
-    let place = open_place(root, path).at_path(Step::Etc, path)?;
-    attach(&copy, &place).at_path(Step::Etc, path)
 }

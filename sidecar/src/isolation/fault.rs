@@ -21,8 +21,6 @@ pub enum Step {
     MountNamespace,
     /// The read-only base all VMs share.
     Base,
-    /// Compiling the seccomp programs.
-    SeccompProgram,
     /// Taking a range of uids.
     UidRange,
     /// Making the VM's namespaces.
@@ -61,7 +59,7 @@ pub enum Step {
     Rlimits,
     /// Giving up privileges for good.
     Capabilities,
-    /// Installing the seccomp programs.
+    /// Installing the seccomp program.
     Seccomp,
     /// Reading back what was built.
     Report,
@@ -77,7 +75,6 @@ impl Step {
             Self::UserNamespace => "user_namespace",
             Self::MountNamespace => "mount_namespace",
             Self::Base => "base",
-            Self::SeccompProgram => "seccomp_program",
             Self::UidRange => "uid_range",
             Self::Namespaces => "namespaces",
             Self::IdMaps => "id_maps",

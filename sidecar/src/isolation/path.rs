@@ -4,8 +4,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::{
-    AtFlags, Gid, Mode, OFlags, ResolveFlags, Uid, chmodat, chownat, fchmod, fchown, mkdirat, openat2,
-    symlinkat,
+    AtFlags, Gid, Mode, OFlags, ResolveFlags, Uid, chmodat, chownat, fchown, mkdirat, openat2, symlinkat,
 };
 use rustix::io::Errno;
 
@@ -111,10 +110,9 @@ pub(crate) fn make_file(
     mode: u32,
     content: &[u8],
 ) -> Result<(), Fault> {
-    let mode = Mode::from_raw_mode(mode);
-    let file = create_file(root, path, mode).at_path(step, path)?;
-    write_all(&file, content).at_path(step, path)?;
-    fchmod(&file, mode).at_path(step, path)
+    // The umask is zero.
+    let file = create_file(root, path, Mode::from_raw_mode(mode)).at_path(step, path)?;
+    write_all(&file, content).at_path(step, path)
 }
 
 /// Writes a setting: one `write`, as the kernel's own files want it.

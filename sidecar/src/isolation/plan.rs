@@ -45,8 +45,8 @@ impl Plan {
 /// What each guest process is limited to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct GuestLimits {
-    /// RLIMIT_NPROC: processes and threads of its uid in this VM.
+    /// `RLIMIT_NPROC`: processes and threads of its uid in this VM.
     pub pids: u64,
-    /// RLIMIT_NOFILE.
+    /// `RLIMIT_NOFILE`.
     pub open_files: u64,
 }

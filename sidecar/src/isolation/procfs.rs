@@ -4,7 +4,6 @@
 use std::os::fd::OwnedFd;
 
 use agentvm_wire::vm::VmLimits;
-use rustix::fs::{FileType, fstat};
 use rustix::io::Errno;
 use rustix::mount::MountAttrFlags;
 
@@ -12,8 +11,8 @@ use super::mounts::{attach, copy_tree, new_filesystem, restrict};
 use super::path::{open_place, write_setting};
 use super::{At as _, Fault, Step};
 
-/// Files and folders that speak of the host or reach it: covered by `/dev/null` or an empty folder.
-const MASKED: [&str; 18] = [
+/// Files that speak of the host or reach it: covered by `/dev/null`.
+const MASKED_FILES: [&str; 13] = [
     "keys",
     "key-users",
     "kallsyms",
@@ -26,13 +25,11 @@ const MASKED: [&str; 18] = [
     "sched_debug",
     "latency_stats",
     "interrupts",
-    "irq",
-    "fs",
-    "acpi",
-    "scsi",
-    "bus",
     "sysrq-trigger",
 ];
+
+/// The same for folders: covered by an empty one.
+const MASKED_FOLDERS: [&str; 5] = ["irq", "fs", "acpi", "scsi", "bus"];
 
 /// Folders that stay visible but cannot be written.
 const READ_ONLY: [&str; 2] = ["sys", "pressure"];
@@ -74,26 +71,27 @@ pub(crate) fn set_sysctls(proc: &OwnedFd) -> Result<bool, Fault> {
 
 /// Covers what would tell about the host, and makes the settings read-only, for whoever will be root in here.
 pub(crate) fn mask(base: &OwnedFd, proc: &OwnedFd) -> Result<(), Fault> {
-    for path in MASKED {
-        let place = match open_place(proc, path) {
-            Ok(place) => place,
-            Err(Errno::NOENT) => continue,
-            Err(errno) => return Err(Fault::about(Step::Masks, errno, path)),
-        };
-        let is_folder = FileType::from_raw_mode(fstat(&place).at_path(Step::Masks, path)?.st_mode).is_dir();
-        let cover =
-            copy_tree(base, if is_folder { "empty" } else { "dev/null" }).at_path(Step::Masks, path)?;
+    let files = MASKED_FILES.map(|path| (path, "dev/null"));
+    let folders = MASKED_FOLDERS.map(|path| (path, "empty"));
+    for (path, cover) in files.into_iter().chain(folders) {
+        let Some(place) = find(proc, path)? else { continue };
+        let cover = copy_tree(base, cover).at_path(Step::Masks, path)?;
         attach(&cover, &place).at_path(Step::Masks, path)?;
     }
     for path in READ_ONLY {
-        let place = match open_place(proc, path) {
-            Ok(place) => place,
-            Err(Errno::NOENT) => continue,
-            Err(errno) => return Err(Fault::about(Step::Masks, errno, path)),
-        };
+        let Some(place) = find(proc, path)? else { continue };
         let copy = copy_tree(proc, path).at_path(Step::Masks, path)?;
         restrict(&copy, MountAttrFlags::MOUNT_ATTR_RDONLY).at_path(Step::Masks, path)?;
         attach(&copy, &place).at_path(Step::Masks, path)?;
     }
     Ok(())
+}
+
+/// Not every kernel has all of them.
+fn find(proc: &OwnedFd, path: &str) -> Result<Option<OwnedFd>, Fault> {
+    match open_place(proc, path) {
+        Ok(place) => Ok(Some(place)),
+        Err(Errno::NOENT) => Ok(None),
+        Err(errno) => Err(Fault::about(Step::Masks, errno, path)),
+    }
 }

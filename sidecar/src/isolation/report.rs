@@ -11,6 +11,7 @@ use rustix::process::{Pid, Resource, getrlimit};
 use serde::{Deserialize, Serialize};
 
 use super::capabilities;
+use super::identity::IdMaps;
 use super::plan::Plan;
 use super::root_filesystem::Built;
 use super::{At as _, Fault, Step};
@@ -73,13 +74,18 @@ fn partial(plan: &Plan, built: &Built) -> Vec<(String, String)> {
     if !built.pid_max_holds {
         add("pid_max", "a pid namespace has a pid limit of its own only since Linux 6.14");
     }
-    if plan.guest.root && plan.limits.pids > 0 {
+    if plan.guest.root && matches!(plan.id_maps, IdMaps::Range(_)) {
         add("pids", "root of the VM may use several uids, and each has the limit for itself");
     }
-    if matches!(plan.id_maps, super::identity::IdMaps::Single)
-        && rustix::process::getgroups().is_ok_and(|groups| !groups.is_empty())
-    {
+    if plan.id_maps == IdMaps::Single && rustix::process::getgroups().is_ok_and(|groups| !groups.is_empty()) {
         add("groups", "the sidecar's supplementary groups cannot be dropped without privileges");
+    }
+    let piped = read_to_string("/proc/sys/kernel/core_pattern").is_ok_and(|pattern| pattern.starts_with('|'));
+    if piped && getrlimit(Resource::Core).maximum == Some(0) {
+        add(
+            "core",
+            "a core limit of 0 does not stop the host's core handler, and the sidecar's own allows no other",
+        );
     }
     partial
 }

@@ -6,7 +6,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use super::plan::GuestLimits;
 use super::{At as _, Fault, Step};
 
-/// Limits of init and everything it starts. RLIMIT_CORE is 1, not 0: only that keeps a core handler behind a pipe
+/// Limits of init and everything it starts. `RLIMIT_CORE` is 1, not 0: only that keeps a core handler behind a pipe
 /// (`core(5)`) from being run by a crash in here.
 const EVERYWHERE: [(Resource, u64); 6] = [
     (Resource::Core, 1),

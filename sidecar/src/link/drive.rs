@@ -98,25 +98,45 @@ async fn read(
 async fn write(link: &Link, sink: &mut (impl Sink<Message, Error = tungstenite::Error> + Unpin)) -> Ended {
     let mut chunk = vec![0; HEADER_BYTES + CHUNK_BYTES];
     loop {
-        let sent = match link.next_outgoing() {
-            Some(Outgoing::Control(text)) => sink.send(Message::text(text)).await,
-            Some(Outgoing::Turn { stream, source, max_bytes }) => {
-                match link.take_turn(stream, &source, max_bytes, &mut chunk) {
-                    Some(message) => sink.send(Message::Binary(message)).await,
+        match write_batch(link, sink, &mut chunk).await {
+            Ok(0) => {
+                link.drained.notify_one();
+                link.wake.notified().await;
+            }
+            Ok(_) => {}
+            // The reader learns of the end too, after what the client still said.
+            Err(_) => return pending().await,
+        }
+    }
+}
+
+/// Sends what there is to send, up to about a chunk, in one write; returns how many bytes that was. No more is chosen
+/// before it is in the socket, so control never waits behind more than one batch.
+async fn write_batch(
+    link: &Link,
+    sink: &mut (impl Sink<Message, Error = tungstenite::Error> + Unpin),
+    chunk: &mut [u8],
+) -> Result<usize, tungstenite::Error> {
+    let mut batch = 0;
+    while batch < CHUNK_BYTES
+        && let Some(outgoing) = link.next_outgoing()
+    {
+        let message = match outgoing {
+            Outgoing::Control(text) => Message::text(text),
+            Outgoing::Turn { stream, source, max_bytes } => {
+                match link.take_turn(stream, &source, max_bytes, chunk) {
+                    Some(bytes) => Message::Binary(bytes),
                     None => continue,
                 }
             }
-            None => {
-                link.drained.notify_one();
-                link.wake.notified().await;
-                continue;
-            }
         };
-        if sent.is_err() {
-            // The reader learns of the end too, after what the client still said.
-            return pending().await;
-        }
+        batch += message.len();
+        sink.feed(message).await?;
     }
+    if batch > 0 {
+        sink.flush().await?;
+    }
+    Ok(batch)
 }
 
 /// What is sent next.

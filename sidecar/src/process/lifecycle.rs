@@ -11,9 +11,9 @@
 //!
 //! Each `execute` is answered exactly once, and `process_started` always comes before `process_exited`.
 
-use agentvm_wire::{error::Rejection, id::RequestId};
+use agentvm_wire::id::RequestId;
 
-use crate::init::Exit;
+use crate::init::{Exit, StartStep};
 
 /// Where a process stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,17 +33,29 @@ pub(crate) enum Event {
         pid: u32,
         started_at_ms: u64,
     },
-    StartFailed(Rejection),
+    StartFailed {
+        step: StartStep,
+        errno: i32,
+    },
     Exited(Exit),
     /// The VM is gone.
     Lost,
+}
+
+/// Why a process never ran.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// Init could not start it.
+    Step(StartStep, i32),
+    /// The VM ended first.
+    VmGone,
 }
 
 /// What to tell the client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Action {
     AnswerStarted(RequestId),
-    AnswerFailed(RequestId, Rejection),
+    AnswerFailed(RequestId, Failure),
     TellExit(Exit),
 }
 
@@ -54,11 +66,11 @@ impl Lifecycle {
             (Self::Starting { request }, Event::Started { .. }) => {
                 (Self::Running, vec![Action::AnswerStarted(request)])
             }
-            (Self::Starting { request }, Event::StartFailed(rejection)) => {
-                (Self::Ended, vec![Action::AnswerFailed(request, rejection)])
+            (Self::Starting { request }, Event::StartFailed { step, errno }) => {
+                (Self::Ended, vec![Action::AnswerFailed(request, Failure::Step(step, errno))])
             }
             (Self::Starting { request }, Event::Lost) => {
-                (Self::Ended, vec![Action::AnswerFailed(request, Rejection::vm_not_found())])
+                (Self::Ended, vec![Action::AnswerFailed(request, Failure::VmGone)])
             }
             (Self::Starting { request }, Event::Exited(exit)) => {
                 (Self::Ended, vec![Action::AnswerStarted(request), Action::TellExit(exit)])
@@ -92,7 +104,7 @@ mod tests {
     fn sequences(length: u32) -> impl Iterator<Item = Vec<Event>> {
         let events = [
             Event::Started { pid: 5, started_at_ms: 1 },
-            Event::StartFailed(Rejection::vm_not_found()),
+            Event::StartFailed { step: StartStep::Exec, errno: libc::ENOENT },
             Event::Exited(EXIT),
             Event::Lost,
         ];

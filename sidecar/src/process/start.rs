@@ -1,6 +1,6 @@
 //! From `execute` to what init is asked: pipes, environment, working directory.
 
-use std::{collections::BTreeMap, future::Future, io, os::fd::OwnedFd, pin::Pin, sync::Arc};
+use std::{collections::BTreeMap, io, os::fd::OwnedFd, sync::Arc};
 
 use agentvm_wire::{
     bytes64,
@@ -19,16 +19,15 @@ use crate::{
         sink::Sink,
         source::Source,
     },
+    vm::Work,
 };
-
-/// The work that goes on beside a process: one future per piped stream, each ending with its stream.
-pub(crate) type Pumps = Vec<Pin<Box<dyn Future<Output = ()> + Send>>>;
 
 /// What a start has made.
 pub(crate) struct Started {
     pub(crate) process: Process,
     pub(crate) spec: StartSpec,
-    pub(crate) pumps: Pumps,
+    /// One for each piped stream, ending with it.
+    pub(crate) pumps: Vec<Work>,
 }
 
 /// What a VM gives to all its processes.
@@ -53,7 +52,7 @@ pub(crate) fn start(
 
     let pipes = Pipes::make(&execute, defaults.owner).map_err(|error| no_pipes(&error))?;
     let activity = Arc::new(Notify::new());
-    let mut pumps = Pumps::new();
+    let mut pumps: Vec<Work> = Vec::new();
     let mut source = |ours: Option<(StreamId, AsyncFd<OwnedFd>)>| {
         ours.map(|(stream, pipe)| {
             let source = Source::new(stream, pipe, activity.clone());

@@ -4,16 +4,20 @@
 //! nobody wants the output any more it is read and discarded: the process neither blocks nor dies of SIGPIPE.
 
 use std::{
+    fs::File,
     io,
-    os::fd::OwnedFd,
+    os::fd::{AsFd as _, BorrowedFd, OwnedFd},
     sync::{
-        Arc,
+        Arc, LazyLock,
         atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering},
     },
 };
 
-use agentvm_wire::{id::StreamId, stdio::CHUNK_BYTES};
-use rustix::event::{PollFd, PollFlags, poll};
+use agentvm_wire::id::StreamId;
+use rustix::{
+    event::{PollFd, PollFlags, poll},
+    pipe::SpliceFlags,
+};
 use tokio::{
     io::{Interest, unix::AsyncFd},
     sync::Notify,
@@ -37,6 +41,14 @@ pub(crate) struct Source {
     rearm: Notify,
     /// A chunk was read, or the end was met.
     activity: Arc<Notify>,
+}
+
+/// Moves what a pipe holds to nowhere, without copying it, splice(2). 0 at its end.
+fn discard(pipe: BorrowedFd<'_>) -> io::Result<usize> {
+    static NOWHERE: LazyLock<io::Result<File>> =
+        LazyLock::new(|| File::options().write(true).open("/dev/null"));
+    let nowhere = NOWHERE.as_ref().map_err(|error| io::Error::from(error.kind()))?;
+    Ok(rustix::pipe::splice(pipe, None, nowhere, None, GROWN_BYTES, SpliceFlags::NONBLOCK)?)
 }
 
 const SENDING: u8 = 0;
@@ -80,8 +92,7 @@ impl Source {
         }
         while self.mode() == TO_NOWHERE {
             let Ok(mut guard) = self.pipe.readable().await else { return };
-            let mut scratch = [0; CHUNK_BYTES];
-            match guard.try_io(|pipe| Ok(rustix::io::read(pipe, &mut scratch)?)) {
+            match guard.try_io(|pipe| discard(pipe.as_fd())) {
                 Ok(Ok(0) | Err(_)) => return,
                 // Others have their turn too.
                 Ok(Ok(_)) => tokio::task::yield_now().await,

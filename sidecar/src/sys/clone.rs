@@ -36,7 +36,7 @@ pub(crate) fn fork_into_namespaces(
     namespaces: UnshareFlags,
 ) -> rustix::io::Result<(Forked, Option<OwnedFd>)> {
     let mut pidfd: libc::c_int = -1;
-    let flags = namespaces.bits() | libc::CLONE_PIDFD as u32 | libc::SIGCHLD as u32;
+    let flags = namespaces.bits() | (libc::CLONE_PIDFD | libc::SIGCHLD).cast_unsigned();
     // SAFETY: a null stack makes the child a copy on its own copy of this stack, as fork does; `pidfd` outlives the
     // call; with one thread (the first argument proves it) the child may run any code.
     let pid = check(unsafe {
@@ -52,7 +52,7 @@ pub(crate) fn fork_into_namespaces(
 /// Forks; the child gets a UTS namespace of its own if asked.
 pub(crate) fn fork(_: SingleThreaded, own_uts: bool) -> rustix::io::Result<Forked> {
     let uts = if own_uts { libc::CLONE_NEWUTS } else { 0 };
-    let flags = (uts | libc::SIGCHLD) as libc::c_ulong;
+    let flags = libc::c_ulong::from((uts | libc::SIGCHLD).cast_unsigned());
     // SAFETY: as in `fork_into_namespaces`; no pointer is passed.
     let pid = check(unsafe { libc::syscall(libc::SYS_clone, flags, 0usize, 0usize, 0usize, 0usize) })?;
     Ok(pid_of(pid)?.map_or(Forked::Child, Forked::Parent))

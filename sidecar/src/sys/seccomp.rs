@@ -1,7 +1,7 @@
 //! `seccomp(2)`: installing a filter program.
 
+use libc::sock_filter;
 use rustix::io::Errno;
-use seccompiler::sock_filter;
 
 use super::check;
 
@@ -9,10 +9,10 @@ use super::check;
 pub(crate) fn install_filter(program: &[sock_filter]) -> rustix::io::Result<()> {
     let header = libc::sock_fprog {
         len: u16::try_from(program.len()).map_err(|_| Errno::INVAL)?,
-        filter: program.as_ptr().cast::<libc::sock_filter>().cast_mut(),
+        filter: program.as_ptr().cast_mut(),
     };
-    // SAFETY: the header names `len` instructions (both types are the kernel's `struct sock_filter`), which the kernel
-    // only reads, and checks before it accepts them.
+    // SAFETY: the header names `len` instructions, which the kernel only reads, and checks before it accepts
+    // them.
     check(unsafe {
         libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0usize, &raw const header)
     })

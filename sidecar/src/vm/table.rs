@@ -10,7 +10,11 @@ use agentvm_wire::{
 };
 
 use super::Vm;
-use crate::process::DRIVER;
+use crate::{
+    errno,
+    init::{ListError, Row},
+    process::DRIVER,
+};
 
 /// Rows of exited processes that are kept; the oldest goes first.
 const MAX_EXITED: usize = 256;
@@ -27,13 +31,16 @@ pub(super) struct Exited(VecDeque<ProcessRow>);
 
 impl Exited {
     /// What stood behind an `exec` is not remembered: nobody knows it by a pid.
-    pub(super) fn keep(&mut self, row: ProcessRow) {
-        if row.process.is_some_and(|process| process.0 < ProcessId::FIRST_EXEC) {
-            if self.0.len() == MAX_EXITED {
-                self.0.pop_front();
-            }
-            self.0.push_back(row);
+    pub(super) fn remembers(process: ProcessId) -> bool {
+        process.0 < ProcessId::FIRST_EXEC
+    }
+
+    pub(super) fn keep(&mut self, row: Option<ProcessRow>) {
+        let Some(row) = row else { return };
+        if self.0.len() == MAX_EXITED {
+            self.0.pop_front();
         }
+        self.0.push_back(row);
     }
 
     pub(super) fn contains(&self, process: ProcessId) -> bool {
@@ -44,8 +51,12 @@ impl Exited {
 impl Vm {
     /// One page of the table.
     pub(super) async fn read_table(&self, page: ProcessSnapshot) -> Result<ProcessTable, Rejection> {
+        let listed =
+            self.commands.list(MAX_TABLE_BYTES, DEADLINE).await.map_err(|error| rejection(&error))?;
         let state = self.lock();
-        let mut rows: Vec<ProcessRow> = state.exited.0.iter().cloned().collect();
+        let pid_of = |process: ProcessId| state.processes.get(&process).map(|process| process.pid);
+        let live = listed.into_iter().map(|row| wire_row(row, pid_of));
+        let mut rows: Vec<ProcessRow> = live.chain(state.exited.0.iter().cloned()).collect();
         drop(state);
         rows.sort_by_key(|row| row.pid);
         rows.retain(|row| page.after.is_none_or(|after| row.pid > after));
@@ -67,4 +78,43 @@ fn cut(mut rows: Vec<ProcessRow>, max_bytes: u64) -> ProcessTable {
     let next = (end < rows.len()).then(|| rows[end - 1].pid);
     rows.truncate(end);
     ProcessTable { rows, next }
+}
+
+fn wire_row(row: Row, pid_of: impl Fn(ProcessId) -> Option<u32>) -> ProcessRow {
+    let (args, args_b64) = bytes64::split_all(row.args);
+    ProcessRow {
+        process: row.process.filter(|process| pid_of(*process) == Some(row.pid)),
+        root: row.process,
+        pid: row.pid,
+        ppid: row.ppid,
+        pgid: row.pgid,
+        sid: row.sid,
+        driver: DRIVER.to_owned(),
+        command: String::from_utf8_lossy(&row.comm).into_owned(),
+        args,
+        args_b64,
+        args_truncated: row.args_truncated,
+        cwd: row.cwd.map(|cwd| String::from_utf8_lossy(&cwd).into_owned()),
+        status: match row.state {
+            b'T' | b't' => ProcessStatus::Stopped,
+            b'Z' | b'X' | b'x' => ProcessStatus::Zombie,
+            _ => ProcessStatus::Running,
+        },
+        exit_code: None,
+        signal: None,
+        started_at_ms: row.started_at_ms,
+        exited_at_ms: None,
+        rss_bytes: row.rss_bytes,
+        cpu_time_us: row.cpu_time_us,
+    }
+}
+
+fn rejection(error: &ListError) -> Rejection {
+    let code = match error {
+        ListError::TimedOut(_) => Code::DEADLINE_EXCEEDED,
+        ListError::TooLarge { .. } => Code::TOO_LARGE,
+        ListError::Ended => return Rejection::vm_not_found(),
+        ListError::Failed { errno } => Code::from(errno::name(*errno)),
+    };
+    Rejection::new(code, error.to_string())
 }

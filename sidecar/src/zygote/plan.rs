@@ -33,13 +33,25 @@ pub(super) fn plan(id: VmId, config: &VmConfig, range: Option<&UidRange>) -> Res
     if !cwd.starts_with('/') || cwd.contains('\0') {
         return Err(refuse("cwd"));
     }
+    let layer = &config.writable_layer;
+    for (field, value) in [
+        // To a tmpfs, zero is no limit.
+        ("writable_layer.size_bytes", layer.size_bytes),
+        ("writable_layer.inodes", layer.inodes),
+        ("limits.pids", config.limits.pids),
+        ("limits.open_files", config.limits.open_files),
+    ] {
+        if value == Some(0) {
+            return Err(refuse(field));
+        }
+    }
     Ok(Plan {
         hostname,
         cwd,
         guest: Guest { root: config.user.root },
         id_maps: range.map_or(IdMaps::Single, |range| IdMaps::Range(range.first_id())),
-        size_bytes: config.writable_layer.size_bytes.unwrap_or(WritableLayer::DEFAULT_SIZE_BYTES),
-        inodes: config.writable_layer.inodes.unwrap_or(WritableLayer::DEFAULT_INODES),
+        size_bytes: layer.size_bytes.unwrap_or(WritableLayer::DEFAULT_SIZE_BYTES),
+        inodes: layer.inodes.unwrap_or(WritableLayer::DEFAULT_INODES),
         limits: limits(&config.limits),
         failing: None,
     })

@@ -68,7 +68,7 @@ impl Nursery {
         }
         unshare(proof, UnshareFlags::NEWNS).at(Step::MountNamespace)?;
         let base = Base::build()?;
-        let programs = Programs::compile()?;
+        let programs = Programs::compile();
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let proc = openat(CWD, "/proc", flags, Mode::empty()).at_path(Step::Base, "/proc")?;
         Ok(Self { base, programs, proc, proof })
@@ -81,7 +81,7 @@ impl Nursery {
             packet::receive(socket, &mut buffer, RecvFlags::empty())
         {
             let Ok([vm]) = <[OwnedFd; 1]>::try_from(descriptors) else { return };
-            if let Err(fault) = self.bear(message, &vm) {
+            if let Err(fault) = self.bear(&message, &vm) {
                 // A caller who has gone does not want to know.
                 let _ = packet::send(&vm, &packet::encode(&Birth::Failed(fault)), &[]);
             }
@@ -89,13 +89,13 @@ impl Nursery {
     }
 
     /// Clones an init, maps its ids, and lets it go. It waits on a pipe for that, whose end tells it to give up.
-    fn bear(&self, plan: Plan, vm: &OwnedFd) -> Result<(), Fault> {
+    fn bear(&self, plan: &Plan, vm: &OwnedFd) -> Result<(), Fault> {
         plan.reach(Step::Namespaces)?;
         let (wait, go) = pipe_with(PipeFlags::CLOEXEC).at(Step::Namespaces)?;
         let (forked, pidfd) = fork_into_namespaces(self.proof, NAMESPACES).at(Step::Namespaces)?;
         let (Forked::Parent(pid), Some(pidfd)) = (forked, pidfd) else {
             drop(go);
-            init::run(&plan, &self.base, &self.programs, vm, wait, self.proof)
+            init::run(plan, &self.base, &self.programs, vm, wait, self.proof)
         };
         drop(wait);
         plan.reach(Step::IdMaps)?;

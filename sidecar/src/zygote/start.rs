@@ -1,6 +1,6 @@
 //! Starting the zygote process, and ending it.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
@@ -8,13 +8,12 @@ use std::sync::Mutex;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
-use rustix::process::geteuid;
 use rustix::time::Timespec;
 use tokio::io::Interest;
 
 use super::Description;
 use super::messages::Greeting;
-use crate::isolation::uid_ranges::UidRanges;
+use crate::isolation::plan::Plan;
 use crate::isolation::{At as _, Fault, Step};
 use crate::launch::ZYGOTE_NAME;
 use crate::packet::{self, Packet};
@@ -56,9 +55,7 @@ impl StartError {
 /// The running zygote.
 #[derive(Debug)]
 pub(super) struct Process {
-    pub(super) socket: OwnedFd,
-    /// The pool of uids, as root.
-    pub(super) ranges: Option<UidRanges>,
+    socket: OwnedFd,
     child: Mutex<Child>,
 }
 
@@ -68,7 +65,6 @@ impl Process {
     }
 
     fn try_start() -> Result<Self, Fault> {
-        let ranges = if geteuid().is_root() { Some(UidRanges::open(std::process::id() * 64)?) } else { None };
         let (socket, theirs) = packet::pair().at(Step::Zygote)?;
         let child = Command::new("/proc/self/exe")
             .arg0(ZYGOTE_NAME)
@@ -79,7 +75,7 @@ impl Process {
             .spawn()
             .at_path(Step::Zygote, "/proc/self/exe")?;
         // From here on dropping it ends the child.
-        let process = Self { socket, ranges, child: Mutex::new(child) };
+        let process = Self { socket, child: Mutex::new(child) };
         process.await_greeting()?;
         Ok(process)
     }
@@ -101,8 +97,23 @@ impl Process {
         }
     }
 
-    /// Waits until the zygote has room for another plan.
-    pub(super) async fn writable(&self) -> std::io::Result<()> {
+    #[cfg(test)]
+    pub(super) fn pid(&self) -> u32 {
+        self.child.lock().unwrap_or_else(std::sync::PoisonError::into_inner).id()
+    }
+
+    /// Sends a plan with init's end of the new VM's socket; waits where the zygote has not taken the earlier ones.
+    pub(super) async fn send(&self, plan: &Plan, inits: &OwnedFd) -> std::io::Result<()> {
+        let bytes = packet::encode(plan);
+        loop {
+            match packet::send(&self.socket, &bytes, &[inits.as_fd()]) {
+                Err(Errno::AGAIN) => self.writable().await?,
+                result => return Ok(result?),
+            }
+        }
+    }
+
+    async fn writable(&self) -> std::io::Result<()> {
         let duplicate = rustix::io::fcntl_dupfd_cloexec(&self.socket, 3)?;
         let socket = watch(duplicate, Interest::WRITABLE)?;
         socket.writable().await.map(drop)?;

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::{Connection, Role};
+use super::{Connection, Role, Stage};
 use crate::{
     error::{Code, Rejection},
     id::{RequestId, StreamId},
@@ -108,17 +108,17 @@ impl Connection {
             (Role::Client, Envelope::Request { .. } | Envelope::Cancel { .. }) => {
                 Err(Violation::protocol("a sidecar sends no request and no cancel"))
             }
-            (Role::Server { .. }, Envelope::Response { .. } | Envelope::Event { .. }) => {
+            (Role::Server(_), Envelope::Response { .. } | Envelope::Event { .. }) => {
                 Err(Violation::protocol("a client sends no response and no event"))
             }
-            (Role::Server { greeted: false }, Envelope::Request { request: Ok(Request::Hello(_)), .. }) => {
+            (Role::Client | Role::Server(Stage::Open), _)
+            | (Role::Server(Stage::Silent), Envelope::Request { request: Ok(Request::Hello(_)), .. }) => {
                 Ok(())
             }
-            (Role::Server { greeted: false }, Envelope::Request { request: Err(rejection), .. }) => {
+            (Role::Server(Stage::Silent), Envelope::Request { request: Err(rejection), .. }) => {
                 Err(Violation::policy(format!("{HELLO_FIRST}: {}", rejection.message)))
             }
-            (Role::Server { greeted: false }, _) => Err(Violation::policy(HELLO_FIRST)),
-            _ => Ok(()),
+            (Role::Server(stage), _) => stage.admit_only_open(),
         }
     }
 
@@ -130,9 +130,11 @@ impl Connection {
         size: u64,
     ) -> Result<Received, Violation> {
         self.requests.receive(id)?;
-        let greeted = matches!(self.role, Role::Server { greeted: true });
-        self.role = Role::Server { greeted: true };
-        let again = greeted && matches!(request, Ok(Request::Hello(_)));
+        let is_hello = matches!(request, Ok(Request::Hello(_)));
+        let again = is_hello && self.role == Role::Server(Stage::Open);
+        if is_hello && !again {
+            self.role = Role::Server(Stage::Greeting(id));
+        }
         let refusal = self
             .text_too_large(size)
             .or_else(|| again.then(|| Rejection::new(Code::FAILED_PRECONDITION, HELLO_ONCE)))
@@ -174,8 +176,8 @@ impl Connection {
         }
         let header = Header::decode(&message).map_err(|error| Violation::protocol(error.to_string()))?;
         let stream = header.stream;
-        if matches!(self.role, Role::Server { greeted: false }) {
-            return Err(Violation::policy(HELLO_FIRST));
+        if let Role::Server(stage) = self.role {
+            stage.admit_only_open()?;
         }
         if self.opened.is_none_or(|opened| stream > opened) {
             return if self.refused {
@@ -204,5 +206,16 @@ impl Connection {
     }
 }
 
+impl Stage {
+    fn admit_only_open(self) -> Result<(), Violation> {
+        match self {
+            Stage::Silent => Err(Violation::policy(HELLO_FIRST)),
+            Stage::Greeting(_) => Err(Violation::policy(HELLO_UNANSWERED)),
+            Stage::Open => Ok(()),
+        }
+    }
+}
+
 const HELLO_FIRST: &str = "the first message must be hello";
+const HELLO_UNANSWERED: &str = "hello is not answered yet";
 const HELLO_ONCE: &str = "the session is open: hello comes first and once";

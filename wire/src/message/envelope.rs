@@ -6,7 +6,9 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::{
-    Event, MAX_INTEGER, MalformedText, Request, Response, Scope, integers::check_integers, malformed::parse,
+    Event, MAX_INTEGER, MalformedText, Request, Response, Scope,
+    integers::check_integers,
+    malformed::{is_object, parse},
 };
 use crate::{
     error::{Code, Rejection},
@@ -79,6 +81,9 @@ enum Kind {
 
 /// Reads one text message.
 pub fn decode(text: &str) -> Decoded {
+    if !is_object(text) {
+        return Err(MalformedText::new(None, "a text message is a JSON object"));
+    }
     let raw: RawEnvelope<'_> = match parse(text) {
         Ok(raw) => raw,
         Err(malformed) => return reject_if_request(text, malformed),

@@ -39,6 +39,19 @@ impl MalformedText {
     }
 }
 
+/// Reads the body of a message.
+pub(super) fn parse_body<'a, T: Deserialize<'a>>(body: &'a str) -> Result<T, MalformedText> {
+    if !is_object(body) {
+        return Err(MalformedText::new(Some("body".into()), "body is not an object"));
+    }
+    parse(body)
+}
+
+/// Whether JSON text can only be an object: serde would also read a list, taking its elements for the fields in order.
+pub(super) fn is_object(json: &str) -> bool {
+    json.trim_start().starts_with('{')
+}
+
 /// Parses once; only a failure is parsed a second time, to learn which field it was.
 pub(super) fn parse<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, MalformedText> {
     serde_json::from_str(text).map_err(|error| {

@@ -77,7 +77,7 @@ impl Execute {
             total += check_string("env", key.len() + 1 + value.len())?;
         }
         if total > MAX_TOTAL_BYTES {
-            return Err(too_big("args", "arguments and environment", MAX_TOTAL_BYTES, total));
+            return Err(too_big("args", "max_total_bytes", MAX_TOTAL_BYTES, total));
         }
         Ok(())
     }
@@ -91,13 +91,13 @@ fn bytes<'a>(text: &'a str, b64: Option<&'a Bytes64>) -> &'a [u8] {
 fn check_string(field: &str, len: usize) -> Result<u64, Rejection> {
     let len = len as u64;
     if len > MAX_STRING_BYTES {
-        return Err(too_big(field, "one string", MAX_STRING_BYTES, len));
+        return Err(too_big(field, "max_string_bytes", MAX_STRING_BYTES, len));
     }
     Ok(len + 1 + 8)
 }
 
-fn too_big(field: &str, what: &str, limit: u64, observed: u64) -> Rejection {
-    let mut rejection = Rejection::limit(Code::E2BIG, what, "bytes", limit, observed);
+fn too_big(field: &str, name: &str, limit: u64, observed: u64) -> Rejection {
+    let mut rejection = Rejection::limit(Code::E2BIG, name, "bytes", limit, observed);
     rejection.details.field = Some(field.to_owned());
     rejection
 }

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use agentvm_wire::id::ProcessId;
 use rustix::io::Errno;
@@ -16,6 +17,9 @@ use crate::init::messages::{ListOutcome, Reply, Request};
 use crate::isolation::uid_ranges::UidRange;
 use crate::packet;
 use crate::sys::reactor::watch;
+
+/// How soon a send is tried again that failed for want of kernel memory or descriptors (`unix(7)`, `ETOOMANYREFS`).
+const RETRY: Duration = Duration::from_millis(10);
 
 /// One VM's init, as the sidecar holds it.
 #[derive(Debug)]
@@ -37,7 +41,8 @@ struct Outbox {
     /// Starts that never left: process, why.
     failed: Vec<(ProcessId, Errno)>,
     listings: HashMap<u64, oneshot::Sender<ListOutcome>>,
-    next_listing: u64,
+    last_listing: u64,
+    ended: bool,
 }
 
 impl Connection {
@@ -87,7 +92,6 @@ impl Connection {
             let borrowed: Vec<BorrowedFd<'_>> = descriptors.iter().map(OwnedFd::as_fd).collect();
             match packet::send(self.socket.get_ref(), bytes, &borrowed) {
                 Ok(()) => drop(outbox.packets.pop_front()),
-                // Also while too many descriptors of this user are on their way (`unix(7)`, ETOOMANYREFS).
                 Err(Errno::AGAIN | Errno::NOBUFS | Errno::NOMEM | Errno::TOOMANYREFS) => return,
                 // Init has gone: nothing will be sent any more, and `Ended` is what the caller gets.
                 Err(_) => outbox.packets.clear(),
@@ -134,6 +138,10 @@ impl Connection {
                         ready.clear_ready();
                     }
                 }
+                // Memory and descriptors on their way have no readiness to wait for.
+                () = tokio::time::sleep(RETRY), if waiting => {
+                    self.flush(&mut self.outbox());
+                }
                 () = self.changed.notified() => {}
             }
         }
@@ -165,6 +173,18 @@ impl Connection {
         let _ = pidfd_send_signal(self.pidfd.get_ref(), Signal::KILL);
     }
 
+    /// A fresh token, and what resolves when its answer comes; to an error if the VM ends before.
+    pub(super) fn expect_listing(&self) -> (u64, oneshot::Receiver<ListOutcome>) {
+        let (sender, receiver) = oneshot::channel();
+        let mut outbox = self.outbox();
+        outbox.last_listing += 1;
+        let token = outbox.last_listing;
+        if !outbox.ended {
+            outbox.listings.insert(token, sender);
+        }
+        (token, receiver)
+    }
+
     pub(super) fn finish_listing(&self, token: u64, outcome: ListOutcome) {
         if let Some(waiter) = self.outbox().listings.remove(&token) {
             // The caller may have stopped waiting.
@@ -173,7 +193,9 @@ impl Connection {
     }
 
     pub(super) fn abandon_listings(&self) {
-        self.outbox().listings.clear();
+        let mut outbox = self.outbox();
+        outbox.ended = true;
+        outbox.listings.clear();
     }
 }
 

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, openat, readlinkat, statat};
 use rustix::io::Errno;
 
-use super::{COPY_LIMIT_BYTES, Entry, FILES, FOLDERS, Template, own};
+use super::{FILES, FOLDERS, Template};
 use crate::isolation::path::{make_file, make_folder, make_link};
 use crate::isolation::{At as _, Fault, Step};
 
@@ -58,23 +58,20 @@ pub(crate) fn collect(host: &OwnedFd) -> Result<Collected, Fault> {
 }
 
 impl Collected {
-    /// Writes what is shared into `etc` of the base, and keeps the rest in memory.
+    /// Writes files and folders into `etc` of the base, and says which links a VM's `/etc` needs.
     pub(crate) fn lay_out(self, base: &OwnedFd) -> Result<Template, Fault> {
-        let mut entries = vec![("mtab".to_owned(), Entry::Link("../proc/self/mounts".to_owned()))];
+        let mut links = vec![("mtab".to_owned(), "../proc/self/mounts".to_owned())];
         for (name, node) in self.files {
-            let path = format!("etc/{name}");
-            let entry = match node {
-                Node::Link(target) => Entry::Link(target),
-                Node::File(content) if content.len() <= COPY_LIMIT_BYTES => Entry::File(content),
-                shared => {
-                    write_node(base, &path, &shared)?;
-                    if matches!(shared, Node::File(_)) { Entry::SharedFile } else { Entry::SharedFolder }
+            let target = match node {
+                Node::Link(target) => target,
+                node => {
+                    write_node(base, &format!("etc/{name}"), &node)?;
+                    format!("static/{name}")
                 }
             };
-            entries.push((name, entry));
+            links.push((name, target));
         }
-        entries.extend(own::OF_ALL.map(|(name, content)| (name.to_owned(), Entry::File(content.into()))));
-        Ok(Template { entries })
+        Ok(Template { links })
     }
 }
 

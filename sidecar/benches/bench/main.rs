@@ -1,0 +1,158 @@
+//! What a VM and an exec cost, beside the floor measured in the same loop: `cargo xtask bench [-- NAME…]`.
+//!
+//! Every figure stands beside plain processes run in turn with it, because absolute times differ from machine to
+//! machine and from minute to minute; the ratio is what to compare. Figures never gate a test.
+
+mod floor;
+mod stats;
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Instant,
+};
+
+use agentvm_sdk::{AgentOs, AgentOsConfig, ClientError, ExecOptions, SidecarConfig};
+use stats::Samples;
+
+const TRUE: &str = "/bin/true";
+
+fn main() {
+    agentvm_sidecar::run_if_requested();
+    // cargo adds `--bench`; everything else names what to run.
+    let wanted: Vec<String> =
+        std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect();
+    let wants = |name: &str| wanted.is_empty() || wanted.iter().any(|wanted| name.contains(wanted.as_str()));
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        if wants("exec_argv") {
+            exec_argv().await.expect("exec_argv");
+        }
+        if wants("exec_shell") {
+            exec_shell().await.expect("exec_shell");
+        }
+        if wants("vm") {
+            vm().await.expect("vm");
+        }
+        if wants("stdout") {
+            stdout().await.expect("stdout");
+        }
+        if wants("parallel") {
+            parallel().await.expect("parallel");
+        }
+    });
+}
+
+fn config() -> AgentOsConfig {
+    AgentOsConfig::new().sidecar(SidecarConfig::CurrentExe)
+}
+
+/// `exec_argv(/bin/true)` beside `posix_spawn` + `waitpid` of the same file.
+async fn exec_argv() -> Result<(), ClientError> {
+    let vm = AgentOs::create(config()).await?;
+    let (mut floor, mut ours) = (Samples::new("posix_spawn true"), Samples::new("exec_argv true"));
+    for round in 0..1100 {
+        let begun = Instant::now();
+        floor::spawn_and_wait(TRUE, &[TRUE]);
+        let spawned = begun.elapsed();
+        let begun = Instant::now();
+        let result = vm.exec_argv(TRUE, [""; 0], ExecOptions::new()).await?;
+        let executed = begun.elapsed();
+        assert_eq!(result.exit_code, 0);
+        if round >= 100 {
+            floor.push(spawned);
+            ours.push(executed);
+        }
+    }
+    stats::compare(&floor, &ours);
+    vm.dispose().await
+}
+
+/// `exec("echo hello")` with its output beside std's `Command` with the same.
+async fn exec_shell() -> Result<(), ClientError> {
+    let vm = AgentOs::create(config()).await?;
+    let (mut floor, mut ours) = (Samples::new("Command sh -c echo"), Samples::new("exec echo"));
+    for round in 0..600 {
+        let begun = Instant::now();
+        let output = std::process::Command::new("sh").args(["-c", "echo hello"]).output().expect("sh runs");
+        assert_eq!(output.stdout, b"hello\n");
+        let spawned = begun.elapsed();
+        let begun = Instant::now();
+        let result = vm.exec("echo hello", ExecOptions::new()).await?;
+        let executed = begun.elapsed();
+        assert_eq!(result.stdout, "hello\n");
+        if round >= 100 {
+            floor.push(spawned);
+            ours.push(executed);
+        }
+    }
+    stats::compare(&floor, &ours);
+    vm.dispose().await
+}
+
+/// Creating and disposing of a VM beside the floor.
+async fn vm() -> Result<(), ClientError> {
+    let keep = AgentOs::create(config()).await?;
+    let (mut floor, mut create) = (Samples::new("posix_spawn true"), Samples::new("VM create"));
+    let (mut boot, mut dispose) = (Samples::new("  of it in the sidecar"), Samples::new("VM dispose"));
+    for _ in 0..300 {
+        let begun = Instant::now();
+        floor::spawn_and_wait(TRUE, &[TRUE]);
+        floor.push(begun.elapsed());
+        let begun = Instant::now();
+        let vm = AgentOs::create(config()).await?;
+        create.push(begun.elapsed());
+        boot.push(vm.boot_time());
+        let begun = Instant::now();
+        vm.dispose().await?;
+        dispose.push(begun.elapsed());
+    }
+    stats::compare(&floor, &create);
+    stats::compare(&floor, &boot);
+    stats::compare(&floor, &dispose);
+    keep.dispose().await
+}
+
+/// 1 GiB of standard output beside the same through a plain pipe.
+async fn stdout() -> Result<(), ClientError> {
+    const BYTES: u64 = 1 << 30;
+    let vm = AgentOs::create(config()).await?;
+    let command = format!("head -c {BYTES} /dev/zero");
+    for _ in 0..3 {
+        let plain = floor::read_all("sh", &["-c", &command], BYTES);
+        let seen = Arc::new(AtomicU64::new(0));
+        let counter = seen.clone();
+        let count = move |bytes: &[u8]| _ = counter.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        let begun = Instant::now();
+        vm.exec(&command, ExecOptions::new().capture_stdio(false).on_stdout(count)).await?;
+        let ours = begun.elapsed();
+        assert_eq!(seen.load(Ordering::Relaxed), BYTES);
+        stats::throughput("1 GiB of stdout", BYTES, plain, ours);
+    }
+    vm.dispose().await
+}
+
+/// 400 execs at once beside 400 plain processes at once.
+async fn parallel() -> Result<(), ClientError> {
+    const COUNT: u32 = 400;
+    let vm = AgentOs::create(config()).await?;
+    for _ in 0..3 {
+        let begun = Instant::now();
+        let children: Vec<_> = (0..COUNT).map(|_| floor::spawn(TRUE, &[TRUE])).collect();
+        children.into_iter().for_each(floor::wait);
+        let plain = begun.elapsed();
+        let begun = Instant::now();
+        let mut runs = tokio::task::JoinSet::new();
+        for _ in 0..COUNT {
+            let vm = vm.clone();
+            runs.spawn(async move { vm.exec_argv(TRUE, [""; 0], ExecOptions::new()).await });
+        }
+        while let Some(result) = runs.join_next().await {
+            assert_eq!(result.expect("no panic")?.exit_code, 0);
+        }
+        stats::rate("execs at once", COUNT, plain, begun.elapsed());
+    }
+    vm.dispose().await
+}

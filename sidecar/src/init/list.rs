@@ -1,0 +1,261 @@
+//! Listing: a short-lived helper, forked from init, reads `/proc` and writes rows to a file the sidecar passed. Init
+//! itself neither reads what a guest can make slow to read, nor holds the rows.
+
+use std::collections::BTreeMap;
+use std::io::Read as _;
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::time::{Duration, Instant};
+
+use agentvm_wire::id::ProcessId;
+use rustix::fs::{Mode, OFlags, openat, readlinkat};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, getpid, kill_process};
+use rustix::time::{ClockId, clock_gettime};
+
+use super::members::Members;
+use super::messages::{ListOutcome, Reply};
+use super::rows::{Row, Writer};
+use super::server::{Gone, Server};
+use super::stat;
+use super::table::Table;
+use crate::sys::clone::{Forked, fork};
+use crate::sys::exec::exit_now;
+use crate::sys::wait::ChangeKind;
+use crate::sys::{descriptors, signals};
+
+/// Bytes of arguments a row holds at most.
+const MAX_ARGS_BYTES: usize = 64 << 10;
+
+/// Bytes of a row beside its arguments and working directory, generously.
+const ROW_OVERHEAD_BYTES: usize = 256;
+
+/// Helpers at once; the next request is refused with EAGAIN.
+const MAX_HELPERS: usize = 8;
+
+/// A guest of the same uid can kill a helper; this often another one is started.
+const MAX_ATTEMPTS: u32 = 3;
+
+/// Clock ticks of `/proc` per second (`USER_HZ`): the same everywhere.
+const TICKS_PER_SECOND: u64 = 100;
+
+/// Exit status of a helper.
+const COMPLETE: i32 = 0;
+const TRUNCATED: i32 = 1;
+const FAILED: i32 = 2;
+
+/// A helper at work.
+#[derive(Debug)]
+pub(super) struct Helper {
+    request: ListRequest,
+    attempts: u32,
+    deadline: Instant,
+    given_up: bool,
+}
+
+impl Helper {
+    /// When it is to be given up, if it is not yet.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        (!self.given_up).then_some(self.deadline)
+    }
+}
+
+/// What it was asked.
+#[derive(Debug)]
+struct ListRequest {
+    token: u64,
+    max_bytes: u64,
+    file: OwnedFd,
+}
+
+/// Helpers by pid.
+pub(super) type Helpers = BTreeMap<i32, Helper>;
+
+impl Server<'_> {
+    /// Starts a helper.
+    pub(super) fn list(
+        &mut self,
+        token: u64,
+        max_bytes: u64,
+        deadline: Duration,
+        descriptors: Vec<OwnedFd>,
+    ) -> Result<(), Gone> {
+        let Ok([file]) = <[OwnedFd; 1]>::try_from(descriptors) else {
+            return self.listed(token, Err(Errno::BADF));
+        };
+        if self.helpers.len() >= MAX_HELPERS {
+            return self.listed(token, Err(Errno::AGAIN));
+        }
+        let request = ListRequest { token, max_bytes, file };
+        let now = Instant::now();
+        let deadline = now.checked_add(deadline).unwrap_or(now);
+        self.start_helper(Helper { request, attempts: 1, deadline, given_up: false })
+    }
+
+    fn start_helper(&mut self, helper: Helper) -> Result<(), Gone> {
+        match fork(self.proof, false) {
+            Ok(Forked::Child) => exit_now(help(&helper.request, &self.table, &self.helpers)),
+            Ok(Forked::Parent(pid)) => {
+                self.helpers.insert(pid.as_raw_nonzero().get(), helper);
+                Ok(())
+            }
+            Err(errno) => self.listed(helper.request.token, Err(errno)),
+        }
+    }
+
+    pub(super) fn is_helper(&self, pid: Pid) -> bool {
+        self.helpers.contains_key(&pid.as_raw_nonzero().get())
+    }
+
+    /// Takes the end of a child, if it was a helper.
+    pub(super) fn helper_changed(&mut self, pid: Pid, kind: ChangeKind) -> Result<(), Gone> {
+        if !matches!(kind, ChangeKind::Exited { .. } | ChangeKind::Killed { .. }) {
+            return Ok(());
+        }
+        let Some(helper) = self.helpers.remove(&pid.as_raw_nonzero().get()) else { return Ok(()) };
+        let token = helper.request.token;
+        match kind {
+            ChangeKind::Exited { code, .. } if i32::from(code) == COMPLETE => {
+                self.reply(&Reply::Listed { token, outcome: ListOutcome::Complete })
+            }
+            ChangeKind::Exited { code, .. } if i32::from(code) == TRUNCATED => {
+                self.reply(&Reply::Listed { token, outcome: ListOutcome::Truncated })
+            }
+            ChangeKind::Killed { .. } if helper.given_up => self.listed(token, Err(Errno::TIMEDOUT)),
+            ChangeKind::Killed { .. } if helper.attempts < MAX_ATTEMPTS => {
+                self.start_helper(Helper { attempts: helper.attempts + 1, ..helper })
+            }
+            ChangeKind::Killed { .. } => self.listed(token, Err(Errno::INTR)),
+            _ => self.listed(token, Err(Errno::IO)),
+        }
+    }
+
+    /// Kills helpers that are late; their end then tells the sidecar.
+    pub(super) fn give_up_late_helpers(&mut self) {
+        let now = Instant::now();
+        for (pid, helper) in &mut self.helpers {
+            if helper.deadline <= now
+                && !helper.given_up
+                && let Some(pid) = Pid::from_raw(*pid)
+            {
+                helper.given_up = true;
+                // Our unreaped child, so the pid is its own.
+                let _ = kill_process(pid, Signal::KILL);
+            }
+        }
+    }
+
+    fn listed(&mut self, token: u64, result: Result<(), Errno>) -> Result<(), Gone> {
+        let outcome = match result {
+            Ok(()) => ListOutcome::Complete,
+            Err(errno) => ListOutcome::Failed { errno: errno.raw_os_error() },
+        };
+        self.reply(&Reply::Listed { token, outcome })
+    }
+}
+
+/// Is the helper: writes the rows and says how it went.
+fn help(request: &ListRequest, table: &Table, helpers: &Helpers) -> i32 {
+    match write_rows(request, table, helpers) {
+        Ok(()) => COMPLETE,
+        Err(Errno::NOSPC) => TRUNCATED,
+        Err(_) => FAILED,
+    }
+}
+
+fn write_rows(request: &ListRequest, table: &Table, helpers: &Helpers) -> Result<(), Errno> {
+    signals::unblock_all()?;
+    descriptors::close_all_but(request.file.as_raw_fd())?;
+    let members = Members::open()?;
+    let pids = members.pids()?;
+    let max_bytes = usize::try_from(request.max_bytes).unwrap_or(usize::MAX);
+    let share = (max_bytes / pids.len().max(1)).saturating_sub(ROW_OVERHEAD_BYTES);
+    let reader =
+        Reader { members: &members, table, boot_ms: boot_time_ms(), args_bytes: share.min(MAX_ARGS_BYTES) };
+    let mut writer = Writer::new(request.file.try_clone().map_err(|_| Errno::MFILE)?, request.max_bytes);
+    let own = getpid();
+    for pid in pids {
+        if pid == own || helpers.contains_key(&pid.as_raw_nonzero().get()) {
+            continue;
+        }
+        // One that has ended meanwhile has no row.
+        if let Some(row) = reader.row(pid) {
+            writer.push(&row)?;
+        }
+    }
+    writer.finish()
+}
+
+/// Reads rows.
+struct Reader<'a> {
+    members: &'a Members,
+    table: &'a Table,
+    /// When the machine started, in milliseconds since the epoch.
+    boot_ms: u64,
+    /// Bytes of arguments a row may hold.
+    args_bytes: usize,
+}
+
+impl Reader<'_> {
+    fn row(&self, pid: Pid) -> Option<Row> {
+        let number = pid.as_raw_nonzero();
+        let stat = stat::parse(&self.read(&format!("{number}/stat"), 4096)?)?;
+        let (args, args_truncated) = self.args(number.get());
+        let cwd = readlinkat(self.members.folder(), format!("{number}/cwd"), Vec::new()).ok();
+        Some(Row {
+            process: self.owner(pid, stat.ppid),
+            pid: number.get().unsigned_abs(),
+            ppid: stat.ppid,
+            pgid: stat.pgid,
+            sid: stat.sid,
+            comm: stat.comm,
+            args,
+            args_truncated,
+            cwd: cwd.map(std::ffi::CString::into_bytes),
+            state: stat.state,
+            started_at_ms: self.boot_ms.saturating_add(stat.start_ticks * (1000 / TICKS_PER_SECOND)),
+            rss_bytes: stat.rss_pages.saturating_mul(rustix::param::page_size() as u64),
+            cpu_time_us: stat.cpu_ticks.saturating_mul(1_000_000 / TICKS_PER_SECOND),
+        })
+    }
+
+    /// By its mark. A child on its way to exec has one that cannot be read yet, but is known by its pid; a zombie has
+    /// none any more, and belongs where its parent does.
+    fn owner(&self, pid: Pid, parent: u32) -> Option<ProcessId> {
+        let of = |pid: Pid| {
+            let by_pid = self.table.iter().find(|process| process.pid == pid).map(|process| process.id);
+            by_pid.or_else(|| self.table.owner_of(self.members.mark(pid)?))
+        };
+        of(pid).or_else(|| of(Pid::from_raw(i32::try_from(parent).ok()?)?))
+    }
+
+    fn args(&self, pid: i32) -> (Vec<Vec<u8>>, bool) {
+        let Some(mut text) = self.read(&format!("{pid}/cmdline"), self.args_bytes + 1) else {
+            return (Vec::new(), false);
+        };
+        let truncated = text.len() > self.args_bytes;
+        text.truncate(self.args_bytes);
+        if text.is_empty() {
+            return (Vec::new(), truncated);
+        }
+        if text.last() == Some(&0) {
+            text.pop();
+        }
+        (text.split(|byte| *byte == 0).map(<[u8]>::to_vec).collect(), truncated)
+    }
+
+    fn read(&self, path: &str, limit: usize) -> Option<Vec<u8>> {
+        let file =
+            openat(self.members.folder(), path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+        let mut text = Vec::new();
+        std::fs::File::from(file).take(limit as u64).read_to_end(&mut text).ok()?;
+        Some(text)
+    }
+}
+
+fn boot_time_ms() -> u64 {
+    let milliseconds = |clock| {
+        let now = clock_gettime(clock);
+        u64::try_from(now.tv_sec).unwrap_or(0) * 1000 + u64::try_from(now.tv_nsec).unwrap_or(0) / 1_000_000
+    };
+    milliseconds(ClockId::Realtime).saturating_sub(milliseconds(ClockId::Boottime))
+}

@@ -1,0 +1,60 @@
+//! Who is in the VM, and to which started process each belongs: `/proc`, as init sees it.
+
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, RawDir, openat, statat};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+use super::table::Mark;
+
+/// The VM's `/proc`.
+#[derive(Debug)]
+pub(super) struct Members {
+    proc: OwnedFd,
+}
+
+impl Members {
+    pub(super) fn open() -> rustix::io::Result<Self> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(Self { proc: openat(CWD, "/proc", flags, Mode::empty())? })
+    }
+
+    /// All processes, rising.
+    pub(super) fn pids(&self) -> rustix::io::Result<Vec<Pid>> {
+        let mut pids = Vec::new();
+        rustix::fs::seek(&self.proc, rustix::fs::SeekFrom::Start(0))?;
+        let mut buffer = [MaybeUninit::uninit(); 4096];
+        let mut entries = RawDir::new(&self.proc, &mut buffer);
+        while let Some(entry) = entries.next() {
+            let entry = entry?;
+            let number = entry.file_name().to_str().ok().and_then(|name| name.parse().ok());
+            pids.extend(number.and_then(Pid::from_raw));
+        }
+        Ok(pids)
+    }
+
+    /// The tree a process belongs to; `None` if it is gone or a zombie.
+    pub(super) fn mark(&self, pid: Pid) -> Option<Mark> {
+        let path = format!("{}/ns/uts", pid.as_raw_nonzero());
+        statat(&self.proc, path, AtFlags::empty()).ok().map(|stat| Mark(stat.st_ino))
+    }
+
+    /// All processes of a tree.
+    pub(super) fn of_tree(&self, mark: Mark) -> Vec<Pid> {
+        // A `/proc` that cannot be read now is read again in the next pass.
+        let pids = self.pids().unwrap_or_default();
+        pids.into_iter().filter(|pid| self.mark(*pid) == Some(mark)).collect()
+    }
+
+    /// Signals a process if it still belongs to the tree: the pidfd pins who it is before that is looked at.
+    pub(super) fn signal(&self, pid: Pid, mark: Mark, signal: Signal) -> bool {
+        pidfd_open(pid, PidfdFlags::empty())
+            .is_ok_and(|pidfd| self.mark(pid) == Some(mark) && pidfd_send_signal(&pidfd, signal).is_ok())
+    }
+
+    /// Its folder, for reading files of processes below it.
+    pub(super) fn folder(&self) -> BorrowedFd<'_> {
+        self.proc.as_fd()
+    }
+}

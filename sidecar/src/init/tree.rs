@@ -1,0 +1,118 @@
+//! Signalling a whole tree: everything that shares a started process's UTS namespace, however it left its parent,
+//! group or session.
+//!
+//! SIGKILL is not one pass, because members fork meanwhile:
+//!
+//! ```text
+//!   stopping ── a pass that finds nobody new ──► killing ── a pass that finds nobody ──► done
+//!   (SIGSTOP to everybody not seen before)       (SIGKILL to everybody)
+//! ```
+//!
+//! A stopped process cannot fork (`fork(2)` is abandoned when a signal is pending), so the first phase ends. Each pass
+//! is bounded by the pid limit, and other work is done between passes.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal};
+
+use super::members::Members;
+use super::messages::Reply;
+use super::server::{Gone, Server};
+use super::table::Mark;
+
+/// Wait before looking whether the killed are gone; doubled each time, up to the second.
+const FIRST_WAIT: Duration = Duration::from_micros(200);
+const LAST_WAIT: Duration = Duration::from_millis(20);
+
+/// How long the killed may take to go, e.g. while the kernel writes for one of them.
+const DEADLINE: Duration = Duration::from_secs(10);
+
+/// A tree that is being killed.
+#[derive(Debug)]
+pub(super) struct TreeKill {
+    token: u64,
+    mark: Mark,
+    stopped: BTreeSet<i32>,
+    killed: BTreeSet<i32>,
+    stopping: bool,
+    wait: Duration,
+    deadline: Instant,
+    /// When the next pass is due.
+    pub(super) next: Instant,
+}
+
+impl TreeKill {
+    fn new(token: u64, mark: Mark) -> Self {
+        let now = Instant::now();
+        Self {
+            token,
+            mark,
+            stopped: BTreeSet::new(),
+            killed: BTreeSet::new(),
+            stopping: true,
+            wait: FIRST_WAIT,
+            deadline: now + DEADLINE,
+            next: now,
+        }
+    }
+
+    /// One pass. True when nobody is left, or time is up.
+    fn pass(&mut self, members: &Members) -> bool {
+        let now = Instant::now();
+        let found = members.of_tree(self.mark);
+        if self.stopping {
+            let new: Vec<Pid> =
+                found.iter().copied().filter(|pid| self.stopped.insert(number(*pid))).collect();
+            for pid in &new {
+                members.signal(*pid, self.mark, Signal::STOP);
+            }
+            self.stopping = !new.is_empty();
+            return found.is_empty();
+        }
+        for pid in &found {
+            if members.signal(*pid, self.mark, Signal::KILL) {
+                self.killed.insert(number(*pid));
+            }
+        }
+        self.next = now + self.wait;
+        self.wait = (self.wait * 2).min(LAST_WAIT);
+        found.is_empty() || self.deadline <= now
+    }
+
+    fn reply(&self) -> Reply {
+        Reply::Signaled { token: self.token, delivered: u32::try_from(self.killed.len()).unwrap_or(u32::MAX) }
+    }
+}
+
+fn number(pid: Pid) -> i32 {
+    pid.as_raw_nonzero().get()
+}
+
+impl Server<'_> {
+    /// Signals everything with this mark; the answer to SIGKILL comes when nobody is left.
+    pub(super) fn signal_tree(&mut self, token: u64, mark: Mark, signal: Signal) -> Result<(), Gone> {
+        if signal == Signal::KILL {
+            self.kills.push(TreeKill::new(token, mark));
+            return self.kill_trees();
+        }
+        let found = self.members.of_tree(mark);
+        let delivered = found.into_iter().filter(|pid| self.members.signal(*pid, mark, signal)).count();
+        self.reply(&Reply::Signaled { token, delivered: u32::try_from(delivered).unwrap_or(u32::MAX) })
+    }
+
+    /// One pass over each tree that is due; the ended ones are answered.
+    pub(super) fn kill_trees(&mut self) -> Result<(), Gone> {
+        let now = Instant::now();
+        let mut done = Vec::new();
+        let members = &self.members;
+        self.kills.retain_mut(|kill| {
+            let over = kill.next <= now && kill.pass(members);
+            if over {
+                done.push(kill.reply());
+            }
+            !over
+        });
+        done.iter().try_for_each(|reply| self.reply(reply))
+    }
+}

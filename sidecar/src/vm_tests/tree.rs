@@ -1,0 +1,103 @@
+//! Killing trees.
+
+use std::time::{Duration, Instant};
+
+use agentvm_wire::vm::{VmConfig, VmLimits};
+
+use super::harness::{Vm, root};
+use crate::init::{Event, SignalTarget};
+
+/// Names of everything that runs beside init.
+fn running(vm: &mut Vm) -> Vec<String> {
+    let rows = vm.list().unwrap();
+    rows[1..].iter().map(|row| String::from_utf8_lossy(&row.comm).into_owned()).collect()
+}
+
+#[test]
+fn a_killed_tree_is_gone_with_all_that_left_it() {
+    for config in [VmConfig::default(), root()] {
+        let mut vm = Vm::with(&config);
+        let other = vm.start("sleep", &["1001"]);
+        let (id, _) = vm.start_until_line(
+            "setsid sh -c '(trap \"\" TERM HUP; sleep 1002 & sleep 1003 & kill -STOP $!; echo on; wait)' & \
+             nohup sleep 1004 >/dev/null 2>&1 & wait",
+        );
+        assert!(vm.kill_tree(id) >= 4);
+        assert_eq!(running(&mut vm), ["sleep"]);
+        assert_eq!(vm.kill_tree(other), 1);
+        assert_eq!(running(&mut vm), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn a_tree_is_killed_also_when_its_root_has_ended() {
+    let mut vm = Vm::new();
+    let (id, _) = vm.start_until_line("(setsid sleep 1001 &) ; echo on");
+    while !matches!(vm.event(), Event::Exited { process, .. } if process == id) {}
+    assert_eq!(vm.kill_tree(id), 1);
+    assert_eq!(running(&mut vm), Vec::<String>::new());
+    assert_eq!(vm.kill_tree(id), 0);
+}
+
+#[test]
+fn a_fork_bomb_is_gone_in_time_and_others_live_on() {
+    let limits = VmLimits { pids: Some(200), ..VmLimits::default() };
+    let mut vm = Vm::with(&VmConfig { limits, ..VmConfig::default() });
+    if vm.sh("command -v perl").code != Some(0) {
+        println!("skipped: this host has no perl to share");
+        return;
+    }
+    let other = vm.start("sleep", &["1001"]);
+    let (bomb, _) = vm.start_until_line("echo on; exec perl -e 'fork while 1'");
+    while vm.list().unwrap().len() < 100 {}
+    let start = Instant::now();
+    assert!(vm.kill_tree(bomb) > 0);
+    assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+    assert_eq!(running(&mut vm), ["sleep"], "E64");
+    assert_eq!(vm.kill_tree(other), 1);
+}
+
+#[test]
+fn a_child_made_as_inits_own_belongs_to_the_tree() {
+    let mut vm = Vm::new();
+    if vm.python("").is_none() {
+        return;
+    }
+    let clone_parent = format!(
+        "exec /usr/bin/python3 -c 'import ctypes, os\nlibc = ctypes.CDLL(None)\n\
+         if libc.syscall({}, 0x8000 | 17, 0, 0, 0, 0) == 0: os.execv(\"/bin/sleep\", [\"sleep\", \"1001\"])\n\
+         print(\"on\", flush=True)\nimport time; time.sleep(1000)'",
+        libc::SYS_clone
+    );
+    let (id, _) = vm.start_until_line(&clone_parent);
+    assert_eq!(vm.kill_tree(id), 2, "E62");
+    assert_eq!(running(&mut vm), Vec::<String>::new());
+}
+
+#[test]
+fn other_signals_reach_the_whole_tree_once() {
+    let mut vm = Vm::new();
+    let (id, _) = vm.start_until_line("setsid sleep 1001 & sleep 1002 & echo on; wait");
+    vm.booted.commands.signal(1, id, libc::SIGTERM, SignalTarget::Tree);
+    assert_eq!(vm.event(), Event::Signaled { token: 1, delivered: 3 });
+    assert!(matches!(vm.event(), Event::Exited { process, .. } if process == id));
+}
+
+#[test]
+fn a_tree_that_is_still_starting_is_killed_once_it_runs() {
+    let mut vm = Vm::new();
+    let (id, spec) = (vm.id(), vm.spec("sleep", &["1000"]));
+    vm.booted.commands.start(id, spec);
+    vm.booted.commands.signal(1, id, libc::SIGKILL, SignalTarget::Tree);
+    assert!(matches!(vm.event(), Event::Started { .. }));
+    let mut seen = Vec::new();
+    for _ in 0..2 {
+        seen.push(match vm.event() {
+            Event::Exited { exit, .. } => exit.signal,
+            Event::Signaled { token: 1, delivered: 1 } => None,
+            other => panic!("{other:?}"),
+        });
+    }
+    seen.sort_unstable();
+    assert_eq!(seen, [None, Some(9)]);
+}

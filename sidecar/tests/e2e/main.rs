@@ -1,0 +1,11 @@
+//! End to end: a program with the SDK, a real sidecar, real VMs. Run as root and as an ordinary user by the gate.
+
+#![expect(clippy::unwrap_used, reason = "in a test a failure is a panic, and its place says enough")]
+
+mod exec;
+mod isolation;
+mod lifetime;
+mod spawn;
+mod stdio;
+mod support;
+mod table;

@@ -1,0 +1,111 @@
+//! What the tests share: a VM in a sidecar of its own, deadlines, and a look at the host's processes.
+
+use std::{
+    collections::HashSet,
+    fs,
+    future::Future,
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+use agentvm_sdk::{AgentOs, AgentOsConfig, ExecOptions, ExecResult, Sidecar, SidecarConfig};
+
+/// Nothing here takes long; what does not end hangs.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
+
+/// Where the programs of this workspace are: the gate says so, else two folders up from this test.
+pub(crate) fn program(name: &str) -> PathBuf {
+    let folder = std::env::var_os("AGENTVM_TEST_BIN_DIR").map_or_else(
+        || {
+            let test = std::env::current_exe().expect("this test has a path");
+            test.ancestors().nth(2).expect("target/debug/deps/test").to_owned()
+        },
+        PathBuf::from,
+    );
+    folder.join(name)
+}
+
+/// A sidecar of this test's own, so that tests that run beside it see nothing of it.
+pub(crate) async fn sidecar() -> Sidecar {
+    let config = SidecarConfig::Binary(program("agentvm-sidecar"));
+    within(Sidecar::create(&config)).await.expect("the sidecar starts")
+}
+
+/// A VM in a sidecar of its own.
+pub(crate) async fn vm() -> AgentOs {
+    vm_with(AgentOsConfig::new()).await
+}
+
+pub(crate) async fn vm_with(config: AgentOsConfig) -> AgentOs {
+    let config = config.connection(sidecar().await);
+    within(AgentOs::create(config)).await.expect("the VM starts")
+}
+
+/// Runs a command line and expects it to end.
+pub(crate) async fn sh(vm: &AgentOs, command: &str) -> ExecResult {
+    within(vm.exec(command, ExecOptions::new())).await.expect("exec succeeds")
+}
+
+/// What a command line that succeeds writes to standard output.
+pub(crate) async fn out(vm: &AgentOs, command: &str) -> String {
+    let result = sh(vm, command).await;
+    assert_eq!(result.exit_code, 0, "{command}: {}", result.stderr);
+    result.stdout
+}
+
+/// A future that must end.
+#[track_caller]
+pub(crate) fn within<T>(future: impl Future<Output = T>) -> impl Future<Output = T> {
+    within_limit(DEADLINE, future)
+}
+
+#[track_caller]
+pub(crate) fn within_limit<T>(limit: Duration, future: impl Future<Output = T>) -> impl Future<Output = T> {
+    let place = std::panic::Location::caller();
+    async move {
+        let in_time = tokio::time::timeout(limit, future).await;
+        in_time.unwrap_or_else(|_| panic!("not done within {limit:?}: {place}"))
+    }
+}
+
+/// Asks again until the answer is yes: a named state with a limit, never a pause that hopes.
+pub(crate) async fn until<F: Future<Output = bool>>(what: &str, limit: Duration, mut ask: impl FnMut() -> F) {
+    let begun = Instant::now();
+    while !ask().await {
+        assert!(begun.elapsed() < limit, "not within {limit:?}: {what}");
+        tokio::task::yield_now().await;
+    }
+}
+
+/// A process and all its descendants, by the kernel's own lists.
+pub(crate) fn tree(root: u32) -> HashSet<u32> {
+    let mut found = HashSet::from([root]);
+    let mut pending = vec![root];
+    while let Some(pid) = pending.pop() {
+        let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+        for task in tasks {
+            let children = fs::read_to_string(task.path().join("children")).unwrap_or_default();
+            for child in children.split_whitespace().filter_map(|text| text.parse().ok()) {
+                if found.insert(child) {
+                    pending.push(child);
+                }
+            }
+        }
+    }
+    found
+}
+
+/// Whether a process of the host still does anything: a zombie that waits for its reaper is gone.
+pub(crate) fn is_alive(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
+}
+
+pub(crate) async fn all_gone(pids: &HashSet<u32>, limit: Duration) {
+    until("all processes are gone", limit, || async { !pids.iter().any(|pid| is_alive(*pid)) }).await;
+}
+
+pub(crate) fn kill(pid: u32) {
+    let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw).expect("a pid");
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("it is ours to kill");
+}

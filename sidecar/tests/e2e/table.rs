@@ -1,0 +1,128 @@
+//! The process table and the forest.
+
+use std::collections::HashSet;
+
+use agentvm_sdk::{Output, ProcessStatus, ProcessTreeNode, SpawnOptions};
+
+use crate::support::{DEADLINE, out, until, vm, within};
+
+#[tokio::test]
+async fn d2_a_spawned_process_has_one_row_and_its_children_hang_under_it() {
+    let vm = vm().await;
+    let process =
+        vm.spawn("sh", ["-c", "sleep 600 & sleep 601 & echo up; wait"], SpawnOptions::new()).unwrap();
+    let mut stream = process.stdout();
+    assert_eq!(within(stream.next()).await, Some(Ok(Output::Data("up\n".into()))));
+    until("both sleep", DEADLINE, || async {
+        let table = within(vm.all_processes()).await.unwrap();
+        table.iter().filter(|row| row.command == "sleep").count() == 2
+    })
+    .await;
+    let table = within(vm.all_processes()).await.unwrap();
+    let pids: HashSet<u32> = table.iter().map(|row| row.pid).collect();
+    assert_eq!(pids.len(), table.len(), "one row each: {table:#?}");
+    let shell = table.iter().find(|row| row.pid == process.pid()).unwrap();
+    assert_eq!((shell.ppid, shell.pgid, shell.sid), (1, process.pid(), process.pid()));
+    assert_eq!(shell.args, ["sh", "-c", "sleep 600 & sleep 601 & echo up; wait"]);
+    assert_eq!((shell.cwd.as_str(), shell.status), ("/workspace", ProcessStatus::Running));
+    for sleep in table.iter().filter(|row| row.command == "sleep") {
+        assert_eq!((sleep.ppid, sleep.pgid, sleep.sid), (process.pid(), process.pid(), process.pid()));
+        assert!(sleep.pid < 1_000_000);
+    }
+    let init = table.iter().find(|row| row.pid == 1).unwrap();
+    assert_eq!((init.ppid, init.args.as_slice()), (0, ["agentvm-init".to_owned()].as_slice()));
+
+    let forest = within(vm.process_tree()).await.unwrap();
+    let root = forest.iter().find(|node| node.info.pid == 1).unwrap();
+    let shell = root.children.iter().find(|node| node.info.pid == process.pid()).unwrap();
+    assert_eq!(shell.children.len(), 2);
+    assert_eq!(count(&forest), table.len());
+}
+
+fn count(forest: &[ProcessTreeNode]) -> usize {
+    forest.iter().map(|node| 1 + count(&node.children)).sum()
+}
+
+#[tokio::test]
+async fn an_exited_process_stays_in_the_table_with_its_code_and_times() {
+    let vm = vm().await;
+    let process = vm.spawn("sh", ["-c", "exit 9"], SpawnOptions::new()).unwrap();
+    within(process.wait()).await.unwrap();
+    let table = within(vm.all_processes()).await.unwrap();
+    let rows: Vec<_> = table.iter().filter(|row| row.pid == process.pid()).collect();
+    assert_eq!(rows.len(), 1, "{table:#?}");
+    assert_eq!((rows[0].status, rows[0].exit_code), (ProcessStatus::Exited, Some(9)));
+    assert!(rows[0].exit_time_ms.unwrap() >= rows[0].start_time_ms);
+}
+
+#[tokio::test]
+async fn c64_odd_program_names_shift_no_field() {
+    let vm = vm().await;
+    out(&vm, "cp /bin/sleep '/tmp/x (y) z'; cp /bin/sleep '/tmp/a) S 1 ('").await;
+    let names = ["x (y) z", "a) S 1 ("];
+    let processes: Vec<_> = names
+        .iter()
+        .map(|name| vm.spawn(&format!("/tmp/{name}"), ["600"], SpawnOptions::new()).unwrap())
+        .collect();
+    until("both run under their names", DEADLINE, || async {
+        let table = within(vm.all_processes()).await.unwrap();
+        processes
+            .iter()
+            .zip(names)
+            .all(|(process, name)| table.iter().any(|row| row.pid == process.pid() && row.command == name))
+    })
+    .await;
+    let table = within(vm.all_processes()).await.unwrap();
+    for process in &processes {
+        let row = table.iter().find(|row| row.pid == process.pid()).unwrap();
+        assert_eq!((row.ppid, row.pgid, row.status), (1, process.pid(), ProcessStatus::Running));
+    }
+}
+
+#[tokio::test]
+async fn c65_arguments_are_listed_exactly() {
+    let vm = vm().await;
+    let args = ["-c", "sleep 600; :", "u\nv", "", "w x"];
+    let process = vm.spawn("sh", args, SpawnOptions::new()).unwrap();
+    until("it runs", DEADLINE, || async {
+        let table = within(vm.all_processes()).await.unwrap();
+        table.iter().any(|row| row.pid == process.pid())
+    })
+    .await;
+    let table = within(vm.all_processes()).await.unwrap();
+    let row = table.iter().find(|row| row.pid == process.pid()).unwrap();
+    assert_eq!(row.args, ["sh", "-c", "sleep 600; :", "u\nv", "", "w x"]);
+}
+
+#[tokio::test]
+async fn stopped_and_zombie_processes_are_shown_as_such() {
+    let vm = vm().await;
+    let script = "kill -STOP $$; exit 0";
+    let stopped = vm.spawn("sh", ["-c", script], SpawnOptions::new()).unwrap();
+    // A parent that never waits: python forks, the child ends, the parent sleeps.
+    let script = "import os,time\nif os.fork() == 0: os._exit(0)\ntime.sleep(600)";
+    let parent = vm.spawn("python3", ["-c", script], SpawnOptions::new()).unwrap();
+    until("one stopped, one zombie", DEADLINE, || async {
+        let table = within(vm.all_processes()).await.unwrap();
+        let is_stopped =
+            table.iter().any(|row| row.pid == stopped.pid() && row.status == ProcessStatus::Stopped);
+        let has_zombie =
+            table.iter().any(|row| row.ppid == parent.pid() && row.status == ProcessStatus::Zombie);
+        is_stopped && has_zombie
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_table_of_many_pages_is_read_whole() {
+    let vm = vm().await;
+    let long = "x".repeat(60_000);
+    let processes: Vec<_> = (0..40)
+        .map(|_| vm.spawn("sh", ["-c", "read line", "_", &long], SpawnOptions::new()).unwrap())
+        .collect();
+    until("all are listed", DEADLINE, || async {
+        let table = within(vm.all_processes()).await.unwrap();
+        processes.iter().all(|process| table.iter().filter(|row| row.pid == process.pid()).count() == 1)
+    })
+    .await;
+}

@@ -1,0 +1,147 @@
+//! What a client says.
+
+use std::collections::BTreeMap;
+
+use super::Sample;
+use crate::{
+    bytes64::{split, split_all},
+    error::Code,
+    id::{ProcessId, RequestId, StreamId, VmId},
+    message::{Envelope, Request, Scope},
+    process::{
+        Drain, Execute, OutputMode, ProcessSnapshot, SignalProcess, SignalTarget, StdinMode, StdioStreams,
+    },
+    session::{Hello, Peer},
+    vm::{DisposeVm, ListVms, VmConfig, VmLimits, VmUser, WritableLayer},
+};
+
+/// The VM of all samples.
+pub(super) fn vm() -> VmId {
+    VmId(uuid::Uuid::from_u128(0x7d1e_5a30_9c0b_4f0e_8a51_2b6c_9d3e_4f01))
+}
+
+/// Every request and every control message of a client.
+pub fn client() -> Vec<Sample> {
+    vec![
+        request("hello", 1, Scope::SESSION, Request::Hello(hello())),
+        request("create_vm", 2, Scope::SESSION, Request::CreateVm(create_vm())),
+        request("create_vm_defaults", 3, Scope::SESSION, Request::CreateVm(VmConfig::default())),
+        request("list_vms", 4, Scope::SESSION, Request::ListVms(ListVms {})),
+        request("execute", 5, Scope::vm(vm()), Request::Execute(execute())),
+        request("execute_bytes", 6, Scope::vm(vm()), Request::Execute(execute_bytes())),
+        request("execute_minimal", 7, Scope::vm(vm()), Request::Execute(execute_minimal())),
+        request(
+            "signal_process",
+            8,
+            Scope::vm(vm()),
+            Request::SignalProcess(SignalProcess {
+                process: ProcessId(1_000_000),
+                signal: "SIGTERM".into(),
+                target: SignalTarget::Group,
+            }),
+        ),
+        request(
+            "process_snapshot",
+            9,
+            Scope::vm(vm()),
+            Request::ProcessSnapshot(ProcessSnapshot { after: Some(17), max_bytes: Some(65_536) }),
+        ),
+        request("dispose_vm", 10, Scope::vm(vm()), Request::DisposeVm(DisposeVm {})),
+        Sample::new("cancel", Envelope::Cancel { id: RequestId(5) }),
+        Sample::new("credit", Envelope::Credit { stream: StreamId(2), received: 131_072, limit: 327_680 }),
+        Sample::new(
+            "reset",
+            Envelope::Reset {
+                stream: StreamId(1),
+                code: Code::CANCELLED,
+                message: "the source of standard input failed".into(),
+            },
+        ),
+        Sample::new("stop", Envelope::Stop { stream: StreamId(3), code: Code::CANCELLED }),
+    ]
+}
+
+fn request(name: &'static str, id: u64, scope: Scope, request: Request) -> Sample {
+    Sample::new(name, Envelope::Request { id: RequestId(id), scope, request: Ok(request) })
+}
+
+fn hello() -> Hello {
+    Hello {
+        protocol_min: 1,
+        protocol_max: 1,
+        client: Peer {
+            name: "agentvm-sdk".into(),
+            version: "0.1.0".into(),
+            build: Some("0.1.0+53f1c2a8e97b0d46".into()),
+        },
+    }
+}
+
+fn create_vm() -> VmConfig {
+    VmConfig {
+        env: BTreeMap::from([("EDITOR".into(), "vi".into())]),
+        cwd: Some("/workspace/project".into()),
+        hostname: Some("build-7".into()),
+        user: VmUser { root: true },
+        writable_layer: WritableLayer { size_bytes: Some(268_435_456), inodes: Some(65_536) },
+        limits: VmLimits { pids: Some(256), open_files: Some(1024) },
+        ..VmConfig::default()
+    }
+}
+
+fn execute() -> Execute {
+    Execute {
+        command: "sh".into(),
+        args: vec!["-c".into(), "sort | tee sorted.txt".into()],
+        env: BTreeMap::from([("LC_ALL".into(), "C".into())]),
+        cwd: Some("/workspace".into()),
+        stdin: StdinMode::Pipe,
+        stdout: OutputMode::Pipe,
+        stderr: OutputMode::Pipe,
+        streams: StdioStreams {
+            stdin: Some(StreamId(1)),
+            stdout: Some(StreamId(2)),
+            stderr: Some(StreamId(3)),
+        },
+        drain: Some(Drain { quiet_ms: 50, max_ms: 1000 }),
+        ..execute_minimal()
+    }
+}
+
+/// A program, an argument and a folder whose names are no UTF-8.
+fn execute_bytes() -> Execute {
+    let (command, command_b64) = split(b"/workspace/caf\xe9".into());
+    let (args, args_b64) = split_all(vec![b"plain".into(), b"\xff\xfe".to_vec()]);
+    let (cwd, cwd_b64) = split(b"/workspace/na\xefve".into());
+    Execute {
+        process: ProcessId(1_000_001),
+        command,
+        command_b64,
+        args,
+        args_b64,
+        cwd: Some(cwd),
+        cwd_b64,
+        stdout: OutputMode::Pipe,
+        stderr: OutputMode::ToStdout,
+        streams: StdioStreams { stdout: Some(StreamId(4)), ..StdioStreams::default() },
+        ..execute_minimal()
+    }
+}
+
+pub(super) fn execute_minimal() -> Execute {
+    Execute {
+        process: ProcessId(1_000_000),
+        command: "true".into(),
+        command_b64: None,
+        args: Vec::new(),
+        args_b64: None,
+        env: BTreeMap::new(),
+        cwd: None,
+        cwd_b64: None,
+        stdin: StdinMode::Null,
+        stdout: OutputMode::Null,
+        stderr: OutputMode::Null,
+        streams: StdioStreams::default(),
+        drain: None,
+    }
+}
