@@ -91,8 +91,9 @@ impl AgentOs {
     ///
     /// # Errors
     /// An empty command is `invalid_argument`; one of 131 072 bytes or more is `E2BIG`;
-    /// [`ClientError::CaptureLimit`]; [`ClientError::Disposed`], [`ClientError::VmFailed`],
-    /// [`ClientError::SidecarExited`], [`ClientError::Disconnected`] where the end will never be known.
+    /// [`ClientError::CaptureLimit`]; [`ClientError::OutputLost`] where the end is known and the output is not whole;
+    /// [`ClientError::Disposed`], [`ClientError::VmFailed`], [`ClientError::SidecarExited`],
+    /// [`ClientError::Disconnected`] where the end will never be known.
     ///
     /// # Cancel safety
     /// Dropping the future kills the command with its whole tree.
