@@ -10,7 +10,7 @@ use agentvm_sdk::{
     },
 };
 use futures_util::FutureExt as _;
-use tokio::join;
+use tokio::{join, sync::mpsc};
 
 use crate::{
     NONE,
@@ -143,11 +143,13 @@ fn d25_a_spawn_callback_or_exit_handler_that_panics_disturbs_nobody() {
 #[test]
 fn beyond_the_capture_limit_the_tree_is_killed_and_what_was_captured_is_kept() {
     scene(async |vm, peer| {
-        let options = ExecOptions::new().max_output_bytes(10);
+        let (tell, mut told) = mpsc::unbounded_channel();
+        let options =
+            ExecOptions::new().max_output_bytes(10).on_stderr(move |bytes| tell.send(bytes.len()).unwrap());
         let (result, ()) = join!(vm.exec("flood", options), async {
             let guest = peer.starts().await;
             peer.writes(guest.stderr(), b"1234").await;
-            caught_up(&vm, peer).await;
+            assert_eq!(told.recv().await, Some(4));
             peer.writes(guest.stdout(), b"abcdefgh").await;
             peer.is_told_to_kill(&guest).await;
         });

@@ -157,6 +157,9 @@ fn a_vm_that_fails_tells_its_reason_to_everyone_and_the_connection_lives_on() {
         let failed = VmStateChanged { state: VmState::Failed, reason: Some("init was killed".to_owned()) };
         let errors = everyone_waits(&vm, peer, async |peer| peer.event(Event::VmState(failed)).await).await;
         assert_eq!(common(&errors), "VM failed: init was killed");
+        vm.dispose().await.unwrap();
+        let later = vm.spawn("true", NONE, SpawnOptions::new()).unwrap_err();
+        assert_eq!(later.to_string(), "VM failed: init was killed", "the first cause counts");
 
         let beside = AgentOsConfig::new().connection(vm.sidecar().clone());
         let (other, ()) = join!(AgentOs::create(beside), async {

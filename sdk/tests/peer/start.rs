@@ -197,6 +197,7 @@ fn a_signal_that_waits_for_its_answer_is_not_sent_again() {
         }
         let stop = peer.hears_signal(&guest, "SIGTERM", SignalTarget::Group).await;
         caught_up(&vm, peer).await;
+        peer.heard_nothing_else();
         peer.signaled(stop).await;
         caught_up(&vm, peer).await;
 
