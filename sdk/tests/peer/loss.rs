@@ -253,7 +253,7 @@ fn data_for_a_stream_that_was_never_opened_ends_the_connection() {
 
 #[test]
 fn text_that_is_no_message_ends_the_connection() {
-    violation("expected", async |peer, _| peer.text("no JSON".to_owned()).await);
+    violation("JSON object", async |peer, _| peer.text("no JSON".to_owned()).await);
 }
 
 #[test]
