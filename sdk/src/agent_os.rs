@@ -2,10 +2,7 @@
 
 use std::sync::Arc;
 
-use agentvm_wire::{
-    message::{Request, Scope},
-    vm::{DisposeVm, IsolationReport},
-};
+use agentvm_wire::{error::Code, message::Response, vm::IsolationReport};
 
 use crate::{
     config::AgentOsConfig,
@@ -71,11 +68,8 @@ impl AgentOs {
         if !vm.end(&ClientError::Disposed) {
             return Ok(());
         }
-        let answer = vm.link.call(Scope::vm(vm.id), &Request::DisposeVm(DisposeVm {})).await;
-        match answer {
-            Err(ClientError::Rejected(rejection))
-                if rejection.code != agentvm_wire::error::Code::NOT_FOUND =>
-            {
+        match vm.link.dispose_vm(vm.id).await {
+            Ok(Response::Rejected(rejection)) if rejection.code != Code::NOT_FOUND => {
                 Err(ClientError::Rejected(rejection))
             }
             // It may have ended by itself meanwhile, or the whole sidecar did.

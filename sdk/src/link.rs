@@ -9,9 +9,10 @@
 
 mod driver;
 mod incoming;
+mod requests;
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, VecDeque},
     sync::{Arc, Mutex, MutexGuard, OnceLock, Weak},
     task::Waker,
 };
@@ -21,15 +22,16 @@ use agentvm_wire::{
     error::Code,
     id::{RequestId, StreamId, VmId},
     message::{Request, Response, Scope},
-    process::{Execute, SignalProcess, SignalTarget, StdioStreams},
+    process::{SignalTarget, StdioStreams},
     session::Limits,
     stdio::Header,
-    vm::{VmConfig, VmCreated},
+    vm::VmCreated,
 };
 use bytes::Bytes;
 use tokio::sync::{Notify, oneshot};
 
 pub(crate) use driver::{Driver, start};
+pub(crate) use requests::WantedStreams;
 
 use crate::{
     config::ProcessLimits,
@@ -55,6 +57,9 @@ pub(crate) struct Link {
 struct Core {
     connection: Connection,
     waiters: HashMap<RequestId, Waiter>,
+    /// Signals (one of a kind per process) and farewells (one per VM): what must not be lost because too many requests
+    /// wait for their answer waits here, in order.
+    deferred: VecDeque<(Scope, Request, Waiter)>,
     routes: HashMap<StreamId, Route>,
     vms: HashMap<VmId, Weak<Vm>>,
     ended: Option<ClientError>,
@@ -90,6 +95,7 @@ impl Link {
         let core = Core {
             connection: Connection::client(Limits::default()),
             waiters: HashMap::new(),
+            deferred: VecDeque::new(),
             routes: HashMap::new(),
             vms: HashMap::new(),
             ended: None,
@@ -109,98 +115,6 @@ impl Link {
     /// Why the link is dead, if it is.
     pub(crate) fn ended(&self) -> Option<ClientError> {
         self.lock().ended.clone()
-    }
-
-    // ---- requests ----
-
-    /// Sends a request and awaits its answer. Dropping the future forgets the answer, not the request.
-    pub(crate) async fn call(&self, scope: Scope, request: &Request) -> Result<Response, ClientError> {
-        let (sender, receiver) = oneshot::channel();
-        self.post(scope, request, Waiter::Call(sender))?;
-        match self.answer(receiver).await? {
-            Response::Rejected(rejection) => Err(ClientError::Rejected(rejection)),
-            answer => Ok(answer),
-        }
-    }
-
-    /// Has a VM built. Dropping the future disposes of it.
-    pub(crate) async fn create_vm(
-        &self,
-        config: VmConfig,
-        limits: ProcessLimits,
-    ) -> Result<OwnedVm, ClientError> {
-        let (sender, receiver) = oneshot::channel();
-        self.post(Scope::SESSION, &Request::CreateVm(config), Waiter::Create(limits, sender))?;
-        self.answer(receiver).await
-    }
-
-    async fn answer<T>(&self, receiver: oneshot::Receiver<Result<T, ClientError>>) -> Result<T, ClientError> {
-        receiver.await.unwrap_or_else(|_| Err(self.ended().unwrap_or(ClientError::Disposed)))
-    }
-
-    fn post(&self, scope: Scope, request: &Request, waiter: Waiter) -> Result<(), ClientError> {
-        let mut core = self.lock();
-        core.check_alive()?;
-        let id = core.connection.request(scope, request).map_err(ClientError::Rejected)?;
-        core.waiters.insert(id, waiter);
-        drop(core);
-        self.wake.notify_one();
-        Ok(())
-    }
-
-    /// Disposes of a VM without waiting for it: its handle is gone.
-    pub(crate) fn abandon_vm(&self, vm: VmId) {
-        let dispose = Request::DisposeVm(agentvm_wire::vm::DisposeVm::default());
-        // A link that is dead has no VM any more.
-        let _ = self.post(Scope::vm(vm), &dispose, Waiter::Nobody);
-    }
-
-    /// Chooses stream ids, makes the entry with them, and sends `execute`, all in one step, so that whatever the
-    /// caller does next with the process follows it.
-    pub(crate) fn execute<T>(
-        &self,
-        vm: VmId,
-        mut execute: Execute,
-        wants: WantedStreams,
-        enter: impl FnOnce(StdioStreams) -> (Arc<Entry>, T),
-    ) -> Result<(Arc<Entry>, T), ClientError> {
-        let mut guard = self.lock();
-        let core = &mut *guard;
-        core.check_alive()?;
-        let mut open = |wanted: bool| wanted.then(|| core.connection.next_stream());
-        let streams =
-            StdioStreams { stdin: open(wants.stdin), stdout: open(wants.stdout), stderr: open(wants.stderr) };
-        execute.streams = streams;
-        let id = core
-            .connection
-            .request(Scope::vm(vm), &Request::Execute(execute))
-            .map_err(ClientError::Rejected)?;
-        let (entry, subscribed) = enter(streams);
-        if let Some(stream) = streams.stdin {
-            core.connection.open_send(stream, vm);
-            core.routes.insert(stream, Route::Stdin(entry.clone()));
-        }
-        for (stream, which) in
-            [(streams.stdout, OutputStream::Stdout), (streams.stderr, OutputStream::Stderr)]
-        {
-            if let Some(stream) = stream {
-                core.connection.open_receive(stream);
-                core.routes.insert(stream, Route::Output(entry.clone(), which));
-            }
-        }
-        core.waiters.insert(id, Waiter::Start(entry.clone()));
-        drop(guard);
-        self.wake.notify_one();
-        Ok((entry, subscribed))
-    }
-
-    /// Sends a signal; the entry has made sure that it is not already on its way.
-    pub(crate) fn signal(&self, entry: &Arc<Entry>, signal: &str, target: SignalTarget) {
-        let body = SignalProcess { process: entry.id, signal: signal.to_owned(), target };
-        let waiter = Waiter::Signal(entry.clone(), signal.to_owned(), target);
-        if self.post(Scope::vm(entry.vm), &Request::SignalProcess(body), waiter).is_err() {
-            entry.signal_answered(signal, target);
-        }
     }
 
     // ---- streams ----
@@ -278,18 +192,19 @@ impl Link {
 
     /// Everyone who waits gets the first cause, at once; so does every later caller.
     fn fail(&self, cause: ClientError) {
-        let (cause, waiters, routes, vms) = {
+        let (cause, waiters, deferred, routes, vms) = {
             let mut core = self.lock();
             let cause = core.ended.get_or_insert(cause).clone();
             let core = &mut *core;
             (
                 cause,
                 std::mem::take(&mut core.waiters),
+                std::mem::take(&mut core.deferred),
                 std::mem::take(&mut core.routes),
                 std::mem::take(&mut core.vms),
             )
         };
-        for waiter in waiters.into_values() {
+        for waiter in waiters.into_values().chain(deferred.into_iter().map(|(_, _, waiter)| waiter)) {
             match waiter {
                 // Whoever dropped the receiver does not want to know.
                 Waiter::Call(sender) => drop(sender.send(Err(cause.clone()))),
@@ -306,14 +221,6 @@ impl Link {
             vm.end(&cause);
         }
     }
-}
-
-/// Which streams a process shall have.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct WantedStreams {
-    pub(crate) stdin: bool,
-    pub(crate) stdout: bool,
-    pub(crate) stderr: bool,
 }
 
 impl Core {
@@ -350,13 +257,5 @@ impl Core {
         }
         let header = self.connection.frame(turn.stream, bytes.len(), fin, more)?;
         Some((header, bytes))
-    }
-
-    fn check_alive(&self) -> Result<(), ClientError> {
-        match &self.ended {
-            Some(cause) => Err(cause.clone()),
-            None if self.closing => Err(ClientError::Disposed),
-            None => Ok(()),
-        }
     }
 }

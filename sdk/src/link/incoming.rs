@@ -46,7 +46,12 @@ impl Link {
     }
 
     fn answered(self: &Arc<Self>, id: RequestId, response: Response) {
-        let Some(waiter) = self.lock().waiters.remove(&id) else { return };
+        let waiter = {
+            let mut core = self.lock();
+            core.post_deferred();
+            core.waiters.remove(&id)
+        };
+        let Some(waiter) = waiter else { return };
         match (waiter, response) {
             // Whoever dropped the receiver does not want to know.
             (Waiter::Call(sender), response) => drop(sender.send(Ok(response))),

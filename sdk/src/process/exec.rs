@@ -3,7 +3,7 @@
 use std::{
     fmt,
     sync::Arc,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
     time::{Duration, Instant},
 };
 
@@ -91,8 +91,9 @@ impl AgentOs {
     ///
     /// # Errors
     /// An empty command is `invalid_argument`; one of 131 072 bytes or more is `E2BIG`;
-    /// [`ClientError::CaptureLimit`]; [`ClientError::Disposed`], [`ClientError::VmFailed`],
-    /// [`ClientError::SidecarExited`], [`ClientError::Disconnected`] where the end will never be known.
+    /// [`ClientError::CaptureLimit`]; [`ClientError::OutputLost`] where the end is known and the output is not whole;
+    /// [`ClientError::Disposed`], [`ClientError::VmFailed`], [`ClientError::SidecarExited`],
+    /// [`ClientError::Disconnected`] where the end will never be known.
     ///
     /// # Cancel safety
     /// Dropping the future kills the command with its whole tree.
@@ -136,7 +137,6 @@ impl AgentOs {
         let args = args.into_iter().map(Into::into).collect();
         let mut run = Run::start(self.vm().clone(), command, args, options)?;
         let outcome = std::future::poll_fn(|cx| run.poll(cx)).await;
-        run.finished = true;
         let (stdout, stderr) = run.capture.take();
         let status = outcome?;
         Ok(ExecBytes {
@@ -150,7 +150,7 @@ impl AgentOs {
     }
 }
 
-/// A command on its way to its end. Dropped early, it kills the tree.
+/// A command on its way to its end. Dropped before that, it kills the tree.
 struct Run {
     vm: Arc<Vm>,
     entry: Arc<Entry>,
@@ -158,7 +158,6 @@ struct Run {
     stdout: Reader,
     stderr: Reader,
     capture: Capture,
-    finished: bool,
 }
 
 /// One output being read by an exec.
@@ -207,34 +206,31 @@ impl Run {
             stdout,
             stderr,
             capture: Capture::new(options.capture_stdio, options.max_output_bytes),
-            finished: false,
             entry,
             vm,
         })
     }
 
-    /// The exit is looked at first: output that came before it is then surely taken, whoever comes between.
+    /// Output is read to its end first — both readers end with the process's own — and then the exit is awaited.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Outcome> {
-        let exit = self.exit.poll_unpin(cx);
         for reader in [&mut self.stdout, &mut self.stderr] {
             if let Err(error) = reader.poll(cx, &mut self.capture) {
-                self.entry.signal("SIGKILL", SignalTarget::Tree);
                 return Poll::Ready(Err(error));
             }
         }
-        exit.map(|outcome| {
-            let status = outcome?;
-            let lost = [&self.stdout, &self.stderr].into_iter().find(|reader| reader.lost);
-            lost.map_or(Ok(status), |reader| Err(ClientError::OutputLost { stream: reader.name }))
-        })
+        if self.stdout.open || self.stderr.open {
+            return Poll::Pending;
+        }
+        let status = ready!(self.exit.poll_unpin(cx))?;
+        let lost = [&self.stdout, &self.stderr].into_iter().find(|reader| reader.lost);
+        Poll::Ready(lost.map_or(Ok(status), |reader| Err(ClientError::OutputLost { stream: reader.name })))
     }
 }
 
 impl Drop for Run {
     fn drop(&mut self) {
-        if !self.finished {
-            self.entry.signal("SIGKILL", SignalTarget::Tree);
-        }
+        // A no-op once it has ended.
+        self.entry.signal("SIGKILL", SignalTarget::Tree);
         self.vm.forget(&self.entry);
     }
 }

@@ -10,7 +10,7 @@ use agentvm_sdk::{
     },
 };
 use futures_util::FutureExt as _;
-use tokio::join;
+use tokio::{join, sync::mpsc};
 
 use crate::{
     NONE,
@@ -31,6 +31,17 @@ impl Notes {
 
     fn take(&self) -> Vec<u8> {
         std::mem::take(&mut self.0.lock().unwrap())
+    }
+}
+
+/// Panics when it is called; a second call would end the test's process.
+fn panics_once() -> impl FnMut(&[u8]) + Send + 'static {
+    let mut called = false;
+    move |_| {
+        if std::mem::replace(&mut called, true) {
+            std::process::abort();
+        }
+        panic!("on purpose");
     }
 }
 
@@ -93,7 +104,7 @@ fn callbacks_see_all_of_each_stream_in_order_whether_or_not_it_is_captured() {
 fn d25_a_callback_that_panics_is_removed_and_disturbs_nobody() {
     scene(async |vm, peer| {
         let err = Notes::default();
-        let options = ExecOptions::new().on_stdout(|_| panic!("on purpose")).on_stderr(err.taker());
+        let options = ExecOptions::new().on_stdout(panics_once()).on_stderr(err.taker());
         let (result, ()) = join!(vm.exec("talk", options), async {
             let guest = peer.starts().await;
             for word in ["one ", "two"] {
@@ -111,7 +122,7 @@ fn d25_a_callback_that_panics_is_removed_and_disturbs_nobody() {
 fn d25_a_spawn_callback_or_exit_handler_that_panics_disturbs_nobody() {
     scene(async |vm, peer| {
         let (out, err) = (Notes::default(), Notes::default());
-        let options = SpawnOptions::new().on_stdout(|_| panic!("on purpose")).on_stderr(err.taker());
+        let options = SpawnOptions::new().on_stdout(panics_once()).on_stderr(err.taker());
         let panicking = vm.spawn("a", NONE, options).unwrap();
         let fine = vm.spawn("b", NONE, SpawnOptions::new().on_stdout(out.taker())).unwrap();
         vm.on_process_exit(panicking.pid(), |_| panic!("on purpose")).unwrap().detach();
@@ -132,11 +143,13 @@ fn d25_a_spawn_callback_or_exit_handler_that_panics_disturbs_nobody() {
 #[test]
 fn beyond_the_capture_limit_the_tree_is_killed_and_what_was_captured_is_kept() {
     scene(async |vm, peer| {
-        let options = ExecOptions::new().max_output_bytes(10);
+        let (tell, mut told) = mpsc::unbounded_channel();
+        let options =
+            ExecOptions::new().max_output_bytes(10).on_stderr(move |bytes| tell.send(bytes.len()).unwrap());
         let (result, ()) = join!(vm.exec("flood", options), async {
             let guest = peer.starts().await;
             peer.writes(guest.stderr(), b"1234").await;
-            caught_up(&vm, peer).await;
+            assert_eq!(told.recv().await, Some(4));
             peer.writes(guest.stdout(), b"abcdefgh").await;
             peer.is_told_to_kill(&guest).await;
         });

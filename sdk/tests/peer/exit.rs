@@ -174,6 +174,19 @@ fn until_exit_ends_at_the_last_byte_of_the_process_itself() {
 }
 
 #[test]
+fn until_exit_wakes_a_reader_that_had_read_everything_before_the_exit() {
+    scene(async |vm, peer| {
+        let (process, guest) = started(&vm, peer).await;
+        let mut stdout = process.stdout().until_exit();
+        peer.writes(guest.stdout(), b"own").await;
+        assert_eq!(stdout.next().await.unwrap().unwrap(), Output::Data("own".into()));
+        let (end, ()) =
+            join!(stdout.next(), peer.exited(ProcessExited { output_open: true, ..guest.exit(3, 0) }));
+        assert_eq!(end, None);
+    });
+}
+
+#[test]
 fn a_waiting_subscriber_holds_the_exit_up_until_it_has_read() {
     scene(async |vm, peer| {
         let (process, guest) = started(&vm, peer).await;

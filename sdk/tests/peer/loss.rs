@@ -98,8 +98,24 @@ fn d6_d7_the_sidecar_dies_and_everyone_who_waits_or_comes_later_gets_the_same_ty
     scene(async |vm, peer| {
         let errors = everyone_waits(&vm, peer, async |peer| peer.dies()).await;
         assert!(errors.iter().all(|error| matches!(error, ClientError::Disconnected { .. })), "{errors:?}");
-        common(&errors);
+        let cause = common(&errors);
+        let beside = AgentOsConfig::new().connection(vm.sidecar().clone());
+        assert_eq!(AgentOs::create(beside).await.unwrap_err().to_string(), cause);
         vm.dispose().await.unwrap();
+    });
+}
+
+#[test]
+fn d6_a_process_that_has_closed_all_its_streams_is_not_forgotten_when_the_sidecar_dies() {
+    scene(async |vm, peer| {
+        let (process, guest) = started(&vm, peer).await;
+        process.close_stdin();
+        assert!(peer.hears_stdin(&guest).await.2);
+        peer.finishes(guest.stdout()).await;
+        peer.finishes(guest.stderr()).await;
+        caught_up(&vm, peer).await;
+        peer.dies();
+        assert!(matches!(process.wait().await, Err(ClientError::Disconnected { .. })));
     });
 }
 
@@ -141,6 +157,9 @@ fn a_vm_that_fails_tells_its_reason_to_everyone_and_the_connection_lives_on() {
         let failed = VmStateChanged { state: VmState::Failed, reason: Some("init was killed".to_owned()) };
         let errors = everyone_waits(&vm, peer, async |peer| peer.event(Event::VmState(failed)).await).await;
         assert_eq!(common(&errors), "VM failed: init was killed");
+        vm.dispose().await.unwrap();
+        let later = vm.spawn("true", NONE, SpawnOptions::new()).unwrap_err();
+        assert_eq!(later.to_string(), "VM failed: init was killed", "the first cause counts");
 
         let beside = AgentOsConfig::new().connection(vm.sidecar().clone());
         let (other, ()) = join!(AgentOs::create(beside), async {
@@ -253,7 +272,7 @@ fn data_for_a_stream_that_was_never_opened_ends_the_connection() {
 
 #[test]
 fn text_that_is_no_message_ends_the_connection() {
-    violation("JSON object", async |peer, _| peer.text("no JSON".to_owned()).await);
+    violation("a text message is a JSON object", async |peer, _| peer.text("no JSON".to_owned()).await);
 }
 
 #[test]

@@ -142,6 +142,11 @@ impl Peer {
         }
     }
 
+    /// All that was heard was also asked about.
+    pub(crate) fn heard_nothing_else(&self) {
+        assert!(self.pending.is_empty(), "the client also said {:?}", self.pending);
+    }
+
     /// Up to where a stream may be sent, as far as the client was heard.
     pub(crate) fn granted(&self, stream: StreamId) -> u64 {
         self.granted.get(&stream).copied().unwrap_or(Limits::default().window_bytes)

@@ -8,8 +8,10 @@ use agentvm_sdk::{
         error::Code,
         message::Request,
         process::{OutputMode, StdinMode},
+        session::Limits,
     },
 };
+use futures_util::FutureExt as _;
 use tokio::{join, sync::oneshot};
 
 use crate::{
@@ -195,11 +197,37 @@ fn a_signal_that_waits_for_its_answer_is_not_sent_again() {
         }
         let stop = peer.hears_signal(&guest, "SIGTERM", SignalTarget::Group).await;
         caught_up(&vm, peer).await;
+        peer.heard_nothing_else();
         peer.signaled(stop).await;
         caught_up(&vm, peer).await;
 
         process.stop();
         peer.hears_signal(&guest, "SIGTERM", SignalTarget::Group).await;
+    });
+}
+
+#[test]
+fn a_kill_and_a_farewell_are_not_lost_where_too_many_requests_wait_for_their_answer() {
+    scene(async |vm, peer| {
+        let (process, guest) = started(&vm, peer).await;
+        let connection = vm.sidecar().clone();
+        let mut waiting = Vec::new();
+        for _ in 0..Limits::default().max_requests {
+            let mut call = Box::pin(vm.all_processes());
+            assert!((&mut call).now_or_never().is_none());
+            waiting.push(call);
+        }
+        assert_eq!(vm.all_processes().await.unwrap_err().code(), Code::RESOURCE_EXHAUSTED);
+        process.kill();
+        drop(waiting);
+        drop(vm);
+
+        for _ in 0..Limits::default().max_requests {
+            peer.shows(Vec::new()).await;
+        }
+        peer.is_told_to_kill(&guest).await;
+        peer.disposes().await;
+        drop(connection);
     });
 }
 

@@ -1,6 +1,8 @@
 //! Standard input: one ordered queue per process, bounded, within the peer's credit.
 
-use agentvm_sdk::{AgentOs, ClientError, ExecOptions, ProcessLimits, SpawnOptions};
+use agentvm_sdk::{
+    AgentOs, ClientError, ExecOptions, OutputFrom, OutputStream, Overflow, ProcessLimits, SpawnOptions,
+};
 use tokio::{io::AsyncWriteExt as _, join};
 
 use crate::{
@@ -79,12 +81,8 @@ fn nothing_goes_out_beyond_the_credit_that_was_given() {
             received += peer.hears_stdin(&guest).await.1.len() as u64;
         }
         assert_eq!(received, WINDOW);
-        // Whatever it could still send would come before this.
         caught_up(&vm, peer).await;
-        process.stop();
-        let stop = peer.request().await.0;
-        peer.signaled(stop).await;
-
+        peer.heard_nothing_else();
         peer.grants(guest.stdin(), received, WINDOW + 1).await;
         assert_eq!(peer.hears_stdin(&guest).await, (WINDOW, vec![0], false));
     });
@@ -165,7 +163,12 @@ fn after_close_and_after_the_exit_standard_input_is_closed() {
         assert_eq!(peer.hears_stdin(&guest).await, (0, Vec::new(), true));
 
         let (process, guest) = started(&vm, peer).await;
+        let unread = process.output_from(OutputStream::Stdout, OutputFrom::Start, Overflow::Wait);
+        peer.writes(guest.stdout(), b"unread").await;
         peer.exits(&guest, 0).await;
+        caught_up(&vm, peer).await;
+        assert!(closed(&vm, process.pid()), "before its exit is published already");
+        drop(unread);
         process.wait().await.unwrap();
         assert!(closed(&vm, process.pid()));
         vm.close_process_stdin(process.pid()).unwrap();
