@@ -53,13 +53,20 @@ struct State {
     exited: table::Exited,
     /// Requests that await the VM's end.
     disposals: Vec<RequestId>,
-    /// `signal_process` requests on their way: the token is the request's id.
-    signals: Vec<RequestId>,
+    /// Signals and snapshots on their way: what is still open when the VM ends is answered then.
+    waiting: Vec<RequestId>,
+    /// What is asked for from now on is refused.
     gone: bool,
 }
 
 /// Something that goes on beside the VM's events, polled by the VM's task.
 pub(crate) type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+impl State {
+    fn answered(&mut self, request: RequestId) {
+        self.waiting.retain(|waiting| *waiting != request);
+    }
+}
 
 impl Vm {
     /// Takes over a booted VM; `run` must be polled for it to live.
@@ -102,6 +109,9 @@ impl Vm {
         let id = execute.process;
         {
             let state = self.lock();
+            if state.gone {
+                return Err(Rejection::vm_not_found());
+            }
             let (live, limit) = (state.processes.len() as u64, self.link.limits().max_processes);
             if live >= limit {
                 let name = "max_processes";
@@ -127,6 +137,9 @@ impl Vm {
             return self.link.reject(request, Rejection::invalid("signal", message));
         };
         let mut state = self.lock();
+        if state.gone {
+            return self.link.reject(request, Rejection::vm_not_found());
+        }
         let ended = match state.processes.get(&body.process) {
             Some(process) => process.has_ended(),
             None if state.exited.contains(body.process) => true,
@@ -139,7 +152,7 @@ impl Vm {
             let nobody = ProcessSignaled { delivered: 0 };
             return self.link.respond(request, &Response::ProcessSignaled(nobody));
         }
-        state.signals.push(request);
+        state.waiting.push(request);
         let target = match body.target {
             SignalTarget::Process => init::SignalTarget::Process,
             SignalTarget::Group => init::SignalTarget::Group,
@@ -149,9 +162,18 @@ impl Vm {
     }
 
     pub(crate) fn snapshot(self: &Arc<Self>, request: RequestId, page: ProcessSnapshot) {
+        {
+            let mut state = self.lock();
+            if state.gone {
+                return self.link.reject(request, Rejection::vm_not_found());
+            }
+            state.waiting.push(request);
+        }
         let vm = self.clone();
         self.add(Box::pin(async move {
-            match vm.read_table(page).await {
+            let table = vm.read_table(page).await;
+            vm.lock().answered(request);
+            match table {
                 Ok(table) => vm.link.respond(request, &Response::ProcessTable(table)),
                 Err(rejection) => vm.link.reject(request, rejection),
             }
@@ -160,7 +182,11 @@ impl Vm {
 
     /// Ends the VM; the answer follows when everything of it is gone.
     pub(crate) fn dispose(&self, request: RequestId) {
-        self.lock().disposals.push(request);
+        let mut state = self.lock();
+        if state.gone {
+            return self.link.respond(request, &Response::VmDisposed(VmDisposed {}));
+        }
+        state.disposals.push(request);
         self.commands.end();
     }
 
@@ -209,7 +235,7 @@ impl Vm {
             Event::Exited { process, exit } => self.step(process, process::Event::Exited(exit)),
             Event::Signaled { token, delivered } => {
                 let request = RequestId(token);
-                self.lock().signals.retain(|waiting| *waiting != request);
+                self.lock().answered(request);
                 self.link.respond(request, &Response::ProcessSignaled(ProcessSignaled { delivered }));
             }
             _ => {}
@@ -257,26 +283,27 @@ impl Vm {
         }));
     }
 
-    /// Init and everything in the VM is gone: every request still open is answered, then the end is told.
+    /// Init and everything in the VM is gone: the end is told, then every request still open is answered.
     fn ended(self: &Arc<Self>) {
-        let (processes, signals, disposals) = {
+        let (processes, waiting, disposals) = {
             let mut state = self.lock();
             state.gone = true;
             let processes: Vec<ProcessId> = state.processes.keys().copied().collect();
-            (processes, std::mem::take(&mut state.signals), std::mem::take(&mut state.disposals))
+            (processes, std::mem::take(&mut state.waiting), std::mem::take(&mut state.disposals))
         };
-        for process in processes {
-            self.step(process, process::Event::Lost);
-        }
-        for request in signals {
-            self.link.reject(request, Rejection::vm_not_found());
-        }
-        self.link.close_vm(self.id);
+        // The cause comes first: who waits for an answer learns it rather than "not found".
         if disposals.is_empty() {
             let reason = Some("init ended".to_owned());
             let change = VmStateChanged { state: VmState::Failed, reason };
             self.link.event(self.id, &WireEvent::VmState(change));
         }
+        for process in processes {
+            self.step(process, process::Event::Lost);
+        }
+        for request in waiting {
+            self.link.reject(request, Rejection::vm_not_found());
+        }
+        self.link.close_vm(self.id);
         for request in disposals {
             self.link.respond(request, &Response::VmDisposed(VmDisposed {}));
         }
