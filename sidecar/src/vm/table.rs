@@ -13,7 +13,7 @@ use super::Vm;
 use crate::{
     errno,
     init::{ListError, Row},
-    process::DRIVER,
+    process::{DRIVER, Process},
 };
 
 /// Rows of exited processes that are kept; the oldest goes first.
@@ -54,8 +54,13 @@ impl Vm {
         let listed =
             self.commands.list(MAX_TABLE_BYTES, DEADLINE).await.map_err(|error| rejection(&error))?;
         let state = self.lock();
-        let pid_of = |process: ProcessId| state.processes.get(&process).map(|process| process.pid);
-        let live = listed.into_iter().map(|row| wire_row(row, pid_of));
+        let live = listed.into_iter().map(|row| {
+            let root = row.process.and_then(|process| state.processes.get(&process));
+            let itself = root.filter(|root| root.pid == row.pid);
+            // The kernel counts from the fork, and in ticks; the start that was told is exact.
+            let started_at_ms = itself.map_or(row.started_at_ms, Process::started_at_ms);
+            wire_row(row, itself.map(|process| process.id), started_at_ms)
+        });
         let mut rows: Vec<ProcessRow> = live.chain(state.exited.0.iter().cloned()).collect();
         drop(state);
         rows.sort_by_key(|row| row.pid);
@@ -80,10 +85,10 @@ fn cut(mut rows: Vec<ProcessRow>, max_bytes: u64) -> ProcessTable {
     ProcessTable { rows, next }
 }
 
-fn wire_row(row: Row, pid_of: impl Fn(ProcessId) -> Option<u32>) -> ProcessRow {
+fn wire_row(row: Row, process: Option<ProcessId>, started_at_ms: u64) -> ProcessRow {
     let (args, args_b64) = bytes64::split_all(row.args);
     ProcessRow {
-        process: row.process.filter(|process| pid_of(*process) == Some(row.pid)),
+        process,
         root: row.process,
         pid: row.pid,
         ppid: row.ppid,
@@ -102,7 +107,7 @@ fn wire_row(row: Row, pid_of: impl Fn(ProcessId) -> Option<u32>) -> ProcessRow {
         },
         exit_code: None,
         signal: None,
-        started_at_ms: row.started_at_ms,
+        started_at_ms,
         exited_at_ms: None,
         rss_bytes: row.rss_bytes,
         cpu_time_us: row.cpu_time_us,

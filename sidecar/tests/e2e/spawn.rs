@@ -214,8 +214,7 @@ async fn d21_the_start_time_is_the_start_and_not_the_first_look() {
     assert!((before..=begun).contains(&started), "{before} <= {started} <= {begun}");
     let row =
         within(vm.all_processes()).await.unwrap().into_iter().find(|row| row.pid == process.pid()).unwrap();
-    // The kernel's own table counts in ticks of 10 ms.
-    assert!(row.start_time_ms.abs_diff(started) <= 20, "{} against {started}", row.start_time_ms);
+    assert_eq!(row.start_time_ms, started, "the table and the registry agree");
 }
 
 #[test]
