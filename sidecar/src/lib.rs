@@ -19,6 +19,11 @@ pub mod zygote;
 
 pub use launch::run_if_requested;
 
+/// The tour in the README compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;
+
 #[cfg(test)]
 before_main!();
 #[cfg(test)]

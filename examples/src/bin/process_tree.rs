@@ -22,8 +22,8 @@ struct Arguments {
 const FAMILY: &str = "sleep 300 & \
     sh -c 'sleep 301 & sleep 302 & wait' & \
     sh -c 'kill -STOP $$; :' & stopped=$!; \
-    until grep -q '^State:.T' /proc/$stopped/status; do sleep 0.01; done; \
-    until [ $(pgrep -c sleep) -ge 3 ]; do sleep 0.01; done; \
+    until grep -q '^State:.T' /proc/$stopped/status; do :; done; \
+    until [ $(grep -l '^sleep$' /proc/[0-9]*/comm 2>/dev/null | wc -l) -ge 3 ]; do :; done; \
     echo complete; wait";
 
 fn main() -> anyhow::Result<()> {
