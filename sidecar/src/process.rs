@@ -104,7 +104,7 @@ impl Process {
         let message =
             if step == StartStep::Cwd { format!("working directory {}: {words}", self.cwd) } else { words };
         let mut rejection = Rejection::new(Code::from(errno::name(errno)), message);
-        rejection.details.step = Some(step.to_string());
+        rejection.details.step = Some(step.name().to_owned());
         rejection.details.errno = Some(errno);
         rejection.details.path = match step {
             StartStep::Cwd => Some(self.cwd.clone()),

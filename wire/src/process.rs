@@ -56,6 +56,27 @@ pub struct Execute {
     pub drain: Option<Drain>,
 }
 
+impl Execute {
+    /// A start with nothing but a program: no arguments, no streams, everything else the VM's own.
+    pub fn new(process: ProcessId, command: impl Into<String>) -> Self {
+        Self {
+            process,
+            command: command.into(),
+            command_b64: None,
+            args: Vec::new(),
+            args_b64: None,
+            env: BTreeMap::new(),
+            cwd: None,
+            cwd_b64: None,
+            stdin: StdinMode::Null,
+            stdout: OutputMode::Null,
+            stderr: OutputMode::Null,
+            streams: StdioStreams::default(),
+            drain: None,
+        }
+    }
+}
+
 /// Where standard input comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

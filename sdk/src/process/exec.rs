@@ -7,10 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use agentvm_wire::{
-    id::ProcessId,
-    process::{Execute, ExitCause, OutputMode, SignalTarget, StdinMode, StdioStreams},
-};
+use agentvm_wire::process::{Execute, ExitCause, OutputMode, SignalTarget, StdinMode};
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 
@@ -177,8 +174,6 @@ impl Run {
         options: ExecOptions,
     ) -> Result<Self, ClientError> {
         let execute = Execute {
-            process: vm.next_exec_id(),
-            command: command.to_owned(),
             args,
             env: options.env,
             cwd: options.cwd,
@@ -186,7 +181,7 @@ impl Run {
             stdout: OutputMode::Pipe,
             stderr: OutputMode::Pipe,
             drain: Some(vm::exec_drain()),
-            ..empty_execute()
+            ..Execute::new(vm.next_exec_id(), command)
         };
         let wants = WantedStreams { stdin: options.stdin.is_some(), stdout: true, stderr: true };
         let (on_stdout, on_stderr) = (options.on_stdout, options.on_stderr);
@@ -300,25 +295,6 @@ impl Capture {
 
     fn take(&mut self) -> (Bytes, Bytes) {
         (std::mem::take(&mut self.stdout).into(), std::mem::take(&mut self.stderr).into())
-    }
-}
-
-/// An `execute` of which the caller fills in what it wants.
-pub(super) fn empty_execute() -> Execute {
-    Execute {
-        process: ProcessId(0),
-        command: String::new(),
-        command_b64: None,
-        args: Vec::new(),
-        args_b64: None,
-        env: std::collections::BTreeMap::new(),
-        cwd: None,
-        cwd_b64: None,
-        stdin: StdinMode::Null,
-        stdout: OutputMode::Null,
-        stderr: OutputMode::Null,
-        streams: StdioStreams::default(),
-        drain: None,
     }
 }
 

@@ -7,6 +7,35 @@ use crate::stdio::StdinInput;
 /// Code of the program that is given output.
 pub(super) type OutputCallback = Box<dyn FnMut(&[u8]) + Send>;
 
+/// What `exec` and `spawn` have in common: where a program starts and with which variables.
+macro_rules! start_options {
+    () => {
+        /// Sets a variable over the VM's environment.
+        #[must_use]
+        pub fn env(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
+            self.env.insert(key.into(), value.into());
+            self
+        }
+
+        /// Sets variables over the VM's environment.
+        #[must_use]
+        pub fn envs(
+            mut self,
+            variables: impl IntoIterator<Item = (impl Into<String>, impl Into<String>)>,
+        ) -> Self {
+            self.env.extend(variables.into_iter().map(|(key, value)| (key.into(), value.into())));
+            self
+        }
+
+        /// Working directory, absolute; the VM's own (`/workspace`) if not set.
+        #[must_use]
+        pub fn cwd(mut self, cwd: impl Into<String>) -> Self {
+            self.cwd = Some(cwd.into());
+            self
+        }
+    };
+}
+
 /// Options of [`AgentOs::exec`](crate::AgentOs::exec) and its siblings. Every one is optional.
 #[non_exhaustive]
 pub struct ExecOptions {
@@ -28,29 +57,7 @@ impl ExecOptions {
         Self::default()
     }
 
-    /// Sets a variable over the VM's environment.
-    #[must_use]
-    pub fn env(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
-        self.env.insert(key.into(), value.into());
-        self
-    }
-
-    /// Sets variables over the VM's environment.
-    #[must_use]
-    pub fn envs(
-        mut self,
-        variables: impl IntoIterator<Item = (impl Into<String>, impl Into<String>)>,
-    ) -> Self {
-        self.env.extend(variables.into_iter().map(|(key, value)| (key.into(), value.into())));
-        self
-    }
-
-    /// Working directory, absolute; the VM's own (`/workspace`) if not set.
-    #[must_use]
-    pub fn cwd(mut self, cwd: impl Into<String>) -> Self {
-        self.cwd = Some(cwd.into());
-        self
-    }
+    start_options!();
 
     /// Exactly these bytes and then the end; without it standard input is at its end at once.
     #[must_use]
@@ -131,29 +138,7 @@ impl SpawnOptions {
         Self::default()
     }
 
-    /// Sets a variable over the VM's environment.
-    #[must_use]
-    pub fn env(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
-        self.env.insert(key.into(), value.into());
-        self
-    }
-
-    /// Sets variables over the VM's environment.
-    #[must_use]
-    pub fn envs(
-        mut self,
-        variables: impl IntoIterator<Item = (impl Into<String>, impl Into<String>)>,
-    ) -> Self {
-        self.env.extend(variables.into_iter().map(|(key, value)| (key.into(), value.into())));
-        self
-    }
-
-    /// Working directory, absolute; the VM's own (`/workspace`) if not set.
-    #[must_use]
-    pub fn cwd(mut self, cwd: impl Into<String>) -> Self {
-        self.cwd = Some(cwd.into());
-        self
-    }
+    start_options!();
 
     /// Called with every chunk of standard output, on a thread of the SDK's blocking pool, one call at a time per
     /// process and in order. Nothing is skipped: while it runs the process feels back-pressure, and the exit is

@@ -8,12 +8,14 @@ use std::{
     task::{Context, Poll},
 };
 
-use agentvm_wire::process::{Execute, OutputMode, SignalTarget, StdinMode};
+use agentvm_wire::{
+    id::ProcessId,
+    process::{Execute, OutputMode, SignalTarget, StdinMode},
+};
 use tokio::io::AsyncWrite;
 
 use super::{
     entry::Entry,
-    exec::empty_execute,
     exit::ExitStatus,
     options::{OutputCallback, SpawnOptions},
     registry,
@@ -52,14 +54,13 @@ impl AgentOs {
     ) -> Result<Process, ClientError> {
         let vm = self.vm();
         let mut execute = Execute {
-            command: command.to_owned(),
             args: args.into_iter().map(Into::into).collect(),
             env: options.env,
             cwd: options.cwd,
             stdin: StdinMode::Pipe,
             stdout: OutputMode::Pipe,
             stderr: OutputMode::Pipe,
-            ..empty_execute()
+            ..Execute::new(ProcessId(0), command)
         };
         let wants = WantedStreams { stdin: true, stdout: true, stderr: true };
         let subscribe = |entry: &Arc<Entry>| Relay::new(entry, options.on_stdout, options.on_stderr);

@@ -52,19 +52,12 @@ fn config() -> AgentOsConfig {
 /// `exec_argv(/bin/true)` beside `posix_spawn` + `waitpid` of the same file.
 async fn exec_argv() -> Result<(), ClientError> {
     let vm = AgentOs::create(config()).await?;
-    let (mut floor, mut ours) = (Samples::new("posix_spawn true"), Samples::new("exec_argv true"));
-    for round in 0..1100 {
-        let begun = Instant::now();
-        floor::spawn_and_wait(TRUE, &[TRUE]);
-        let spawned = begun.elapsed();
-        let begun = Instant::now();
-        let result = vm.exec_argv(TRUE, [""; 0], ExecOptions::new()).await?;
-        let executed = begun.elapsed();
+    let mut floor = Samples::new("posix_spawn true");
+    let mut ours = Samples::new("exec_argv true");
+    for _ in 0..1100 {
+        floor.time(|| floor::spawn_and_wait(TRUE, &[TRUE]));
+        let result = ours.time_async(vm.exec_argv(TRUE, [""; 0], ExecOptions::new())).await?;
         assert_eq!(result.exit_code, 0);
-        if round >= 100 {
-            floor.push(spawned);
-            ours.push(executed);
-        }
     }
     stats::compare(&floor, &ours);
     vm.dispose().await
@@ -73,20 +66,13 @@ async fn exec_argv() -> Result<(), ClientError> {
 /// `exec("echo hello")` with its output beside std's `Command` with the same.
 async fn exec_shell() -> Result<(), ClientError> {
     let vm = AgentOs::create(config()).await?;
-    let (mut floor, mut ours) = (Samples::new("Command sh -c echo"), Samples::new("exec echo"));
-    for round in 0..600 {
-        let begun = Instant::now();
-        let output = std::process::Command::new("sh").args(["-c", "echo hello"]).output().expect("sh runs");
-        assert_eq!(output.stdout, b"hello\n");
-        let spawned = begun.elapsed();
-        let begun = Instant::now();
-        let result = vm.exec("echo hello", ExecOptions::new()).await?;
-        let executed = begun.elapsed();
+    let mut floor = Samples::new("Command sh -c echo");
+    let mut ours = Samples::new("exec echo");
+    for _ in 0..600 {
+        let plain = || std::process::Command::new("sh").args(["-c", "echo hello"]).output();
+        assert_eq!(floor.time(plain).expect("sh runs").stdout, b"hello\n");
+        let result = ours.time_async(vm.exec("echo hello", ExecOptions::new())).await?;
         assert_eq!(result.stdout, "hello\n");
-        if round >= 100 {
-            floor.push(spawned);
-            ours.push(executed);
-        }
     }
     stats::compare(&floor, &ours);
     vm.dispose().await
@@ -98,16 +84,10 @@ async fn vm() -> Result<(), ClientError> {
     let (mut floor, mut create) = (Samples::new("posix_spawn true"), Samples::new("VM create"));
     let (mut boot, mut dispose) = (Samples::new("  of it in the sidecar"), Samples::new("VM dispose"));
     for _ in 0..300 {
-        let begun = Instant::now();
-        floor::spawn_and_wait(TRUE, &[TRUE]);
-        floor.push(begun.elapsed());
-        let begun = Instant::now();
-        let vm = AgentOs::create(config()).await?;
-        create.push(begun.elapsed());
+        floor.time(|| floor::spawn_and_wait(TRUE, &[TRUE]));
+        let vm = create.time_async(AgentOs::create(config())).await?;
         boot.push(vm.boot_time());
-        let begun = Instant::now();
-        vm.dispose().await?;
-        dispose.push(begun.elapsed());
+        dispose.time_async(vm.dispose()).await?;
     }
     stats::compare(&floor, &create);
     stats::compare(&floor, &boot);

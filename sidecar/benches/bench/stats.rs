@@ -1,6 +1,6 @@
 //! Figures and how they are shown.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Durations of one kind.
 pub(crate) struct Samples {
@@ -17,8 +17,25 @@ impl Samples {
         self.all.push(sample);
     }
 
+    /// Times a call.
+    pub(crate) fn time<T>(&mut self, call: impl FnOnce() -> T) -> T {
+        let begun = Instant::now();
+        let result = call();
+        self.push(begun.elapsed());
+        result
+    }
+
+    /// Times a future.
+    pub(crate) async fn time_async<T>(&mut self, future: impl Future<Output = T>) -> T {
+        let begun = Instant::now();
+        let result = future.await;
+        self.push(begun.elapsed());
+        result
+    }
+
     fn percentile(&self, percent: usize) -> f64 {
-        let mut sorted = self.all.clone();
+        // The first rounds are paid cold.
+        let mut sorted = self.all[self.all.len() / 10..].to_vec();
         sorted.sort_unstable();
         millis(sorted[(sorted.len() - 1) * percent / 100])
     }

@@ -1,7 +1,5 @@
 //! What sidecar and init say to each other. Everything that a guest chose is bytes, and comes in a memfd.
 
-use std::fmt;
-
 use agentvm_wire::id::ProcessId;
 use serde::{Deserialize, Serialize};
 
@@ -173,22 +171,6 @@ pub enum StartStep {
     Handshake,
     /// Executing the command.
     Exec,
-}
-
-impl fmt::Display for StartStep {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Request => "request",
-            Self::Fork => "fork",
-            Self::Session => "session",
-            Self::Stdio => "stdio",
-            Self::Limits => "limits",
-            Self::Identity => "identity",
-            Self::Cwd => "cwd",
-            Self::Handshake => "handshake",
-            Self::Exec => "exec",
-        })
-    }
 }
 
 impl StartStep {

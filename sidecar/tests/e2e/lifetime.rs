@@ -2,7 +2,8 @@
 
 use std::{
     collections::HashSet,
-    process::{Command, Stdio},
+    io::Read as _,
+    process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
 
@@ -139,17 +140,22 @@ async fn killing_an_init_ends_its_vm_and_no_other() {
     within(doomed.dispose()).await.unwrap();
 }
 
-#[tokio::test]
-async fn c47_killing_the_client_ends_sidecar_zygote_init_and_guests_within_a_second() {
+/// The `exec` example with a command line that has said "up".
+fn example(command: &str) -> Child {
     let mut client = Command::new(program("exec"))
-        .arg("setsid sleep 600 & trap '' TERM INT HUP; echo up; sleep 600")
+        .arg(command)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut output = client.stdout.take().unwrap();
     let mut up = [0; 3];
-    std::io::Read::read_exact(&mut output, &mut up).unwrap();
+    client.stdout.as_mut().unwrap().read_exact(&mut up).unwrap();
+    client
+}
+
+#[tokio::test]
+async fn c47_killing_the_client_ends_sidecar_zygote_init_and_guests_within_a_second() {
+    let mut client = example("setsid sleep 600 & trap '' TERM INT HUP; echo up; sleep 600");
     let everything = tree(client.id());
     assert!(everything.len() >= 6, "client, sidecar, zygote, init, sh, sleeps: {everything:?}");
     client.kill().unwrap();
@@ -159,15 +165,7 @@ async fn c47_killing_the_client_ends_sidecar_zygote_init_and_guests_within_a_sec
 
 #[tokio::test]
 async fn ctrl_c_ends_the_exec_example_with_130_and_its_vm_with_it() {
-    let mut client = Command::new(program("exec"))
-        .arg("trap '' INT; echo up; sleep 600")
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut output = client.stdout.take().unwrap();
-    let mut up = [0; 3];
-    std::io::Read::read_exact(&mut output, &mut up).unwrap();
+    let mut client = example("trap '' INT; echo up; sleep 600");
     let everything = tree(client.id());
     let pid = rustix::process::Pid::from_child(&client);
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();

@@ -129,19 +129,5 @@ fn execute_bytes() -> Execute {
 }
 
 pub(super) fn execute_minimal() -> Execute {
-    Execute {
-        process: ProcessId(1_000_000),
-        command: "true".into(),
-        command_b64: None,
-        args: Vec::new(),
-        args_b64: None,
-        env: BTreeMap::new(),
-        cwd: None,
-        cwd_b64: None,
-        stdin: StdinMode::Null,
-        stdout: OutputMode::Null,
-        stderr: OutputMode::Null,
-        streams: StdioStreams::default(),
-        drain: None,
-    }
+    Execute::new(ProcessId(1_000_000), "true")
 }
