@@ -34,7 +34,7 @@ pub use process::{
 };
 pub use sidecar::{Sidecar, SidecarConfig};
 pub use stdio::{ByteStream, Output, OutputFrom, OutputStream, Overflow, StdinInput, StreamLost};
-pub use transport::{Duplex, Transport};
+pub use transport::{Duplex, Token, Transport};
 
 /// The wall clock, epoch milliseconds; a clock before 1970 reads 0.
 fn now_ms() -> u64 {

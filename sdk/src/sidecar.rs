@@ -11,7 +11,7 @@ use std::{
 use crate::{
     error::ClientError,
     link::{self, Driver, Link},
-    transport::{Connector, Transport},
+    transport::{Connector, Token, Transport},
 };
 
 /// Which sidecar a VM lives in.
@@ -27,6 +27,14 @@ pub enum SidecarConfig {
     CurrentExe,
     /// This file.
     Binary(PathBuf),
+    /// A sidecar that runs already and listens: `unix:PATH` of `agentvm-sidecar serve`. Handles with equal url and
+    /// token share one connection.
+    Remote {
+        /// `unix:` and an absolute path.
+        url: String,
+        /// What the sidecar's token file holds.
+        token: Token,
+    },
     /// A sidecar that runs already, over a stream of your own; each handle has a connection of its own.
     Custom(Arc<dyn Transport>),
 }
@@ -36,8 +44,11 @@ pub enum SidecarConfig {
 #[derive(Debug, Clone)]
 pub struct Sidecar(Arc<Driver>);
 
-/// Launched sidecars that handles of this program share, by program.
-static SHARED: LazyLock<Mutex<HashMap<PathBuf, Weak<Driver>>>> = LazyLock::new(Mutex::default);
+/// What makes two connections the same one: the program launched, or the socket and the token.
+type Key = (PathBuf, Option<Token>);
+
+/// Connections that handles of this program share.
+static SHARED: LazyLock<Mutex<HashMap<Key, Weak<Driver>>>> = LazyLock::new(Mutex::default);
 
 impl Sidecar {
     /// Launches or connects to a sidecar of one's own.
@@ -57,10 +68,11 @@ impl Sidecar {
     /// A [`SidecarConfig::Custom`] is never shared. Errors and cancel safety as [`Sidecar::create`].
     pub async fn shared(config: &SidecarConfig) -> Result<Self, ClientError> {
         let connector = config.connector()?;
-        let Connector::Launch(program) = &connector else {
-            return link::start(connector).await.map(|driver| Self(Arc::new(driver)));
+        let key: Key = match &connector {
+            Connector::Launch(program) => (program.path().to_owned(), None),
+            Connector::Unix(path, token) => (path.clone(), Some(token.clone())),
+            Connector::Transport(_) => return Self::create(config).await,
         };
-        let key = program.path().to_owned();
         if let Some(sidecar) = Self::alive(&key) {
             return Ok(sidecar);
         }
@@ -75,9 +87,9 @@ impl Sidecar {
         Ok(Self(driver))
     }
 
-    fn alive(program: &PathBuf) -> Option<Self> {
+    fn alive(key: &Key) -> Option<Self> {
         let shared = SHARED.lock().expect("no code panics under this lock");
-        let driver = shared.get(program)?.upgrade()?;
+        let driver = shared.get(key)?.upgrade()?;
         driver.link().ended().is_none().then_some(Self(driver))
     }
 
@@ -97,6 +109,13 @@ impl SidecarConfig {
             return Err(ClientError::HookMissing);
         }
         match self {
+            Self::Remote { url, token } => match url
+                .strip_prefix("unix:")
+                .filter(|path| path.starts_with('/'))
+            {
+                Some(path) => Ok(Connector::Unix(path.into(), token.clone())),
+                None => Err(ClientError::invalid("url", format!("{url} is not unix: and an absolute path"))),
+            },
             Self::Custom(transport) => Ok(Connector::Transport(transport.clone())),
             Self::Auto => launch::Program::find().map(Connector::Launch),
             Self::CurrentExe => Ok(Connector::Launch(launch::Program::current())),

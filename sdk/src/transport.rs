@@ -1,8 +1,11 @@
 //! How bytes get to a sidecar and back.
 
-use std::{fmt, io, sync::Arc};
+use std::{fmt, io, path::PathBuf, sync::Arc};
 
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::UnixStream,
+};
 
 use crate::{
     error::ClientError,
@@ -28,7 +31,24 @@ pub trait Transport: Send + Sync + fmt::Debug {
 #[derive(Debug)]
 pub(crate) enum Connector {
     Launch(launch::Program),
+    Unix(PathBuf, Token),
     Transport(Arc<dyn Transport>),
+}
+
+/// The secret a listening sidecar asks for. Never shown.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Token(String);
+
+impl<T: Into<String>> From<T> for Token {
+    fn from(token: T) -> Self {
+        Self(token.into())
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token(…)")
+    }
 }
 
 impl Connector {
@@ -38,13 +58,29 @@ impl Connector {
                 let (socket, launched) = program.launch()?;
                 Ok((Box::new(socket), Some(launched)))
             }
+            Self::Unix(path, _) => match UnixStream::connect(&path).await {
+                Ok(socket) => Ok((Box::new(socket), None)),
+                Err(error) => Err(not_connected(&format!("unix:{}", path.display()), error)),
+            },
             Self::Transport(transport) => match transport.connect().await {
                 Ok(socket) => Ok((socket, None)),
-                Err(error) => Err(ClientError::Disconnected {
-                    reason: format!("transport did not connect: {error}"),
-                    source: Some(Arc::new(error)),
-                }),
+                Err(error) => Err(not_connected("transport", error)),
             },
         }
+    }
+
+    /// What `hello` must carry.
+    pub(crate) fn token(&self) -> Option<String> {
+        match self {
+            Self::Unix(_, Token(token)) => Some(token.clone()),
+            Self::Launch(_) | Self::Transport(_) => None,
+        }
+    }
+}
+
+fn not_connected(what: &str, error: io::Error) -> ClientError {
+    ClientError::Disconnected {
+        reason: format!("{what} did not connect: {error}"),
+        source: Some(Arc::new(error)),
     }
 }

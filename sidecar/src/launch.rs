@@ -32,7 +32,7 @@ pub fn run_if_requested() {
 fn run_zygote() -> ! {
     // Whoever typed the name by hand has no socket there.
     if packet::is_packet_socket(standard_input())
-        && let Ok(socket) = take_standard_input()
+        && let Ok(socket) = take_standard_input(3)
     {
         zygote::run(&socket);
     }
@@ -49,14 +49,17 @@ fn run_sidecar() -> ! {
     }
     // Called before `main`, the standard library has not done this yet: a closed pipe is an error, not a death.
     crate::sys::signals::ignore(libc::SIGPIPE);
-    std::process::exit(i32::from(server::serve_inherited() != std::process::ExitCode::SUCCESS));
+    // Standard error is the launching client's to show.
+    let result = server::serve_inherited().inspect_err(|error| eprintln!("agentvm-sidecar: {error}"));
+    std::process::exit(i32::from(result.is_err()));
 }
 
-/// Moves the control socket out of the way of the standard streams, which become `/dev/null`.
-pub(crate) fn take_standard_input() -> std::io::Result<std::os::fd::OwnedFd> {
+/// Moves the socket that came as standard input out of the way of the standard streams, `silenced` of which become
+/// `/dev/null`: the input alone in a sidecar, whose standard error its client reads; all three in a zygote.
+pub(crate) fn take_standard_input(silenced: i32) -> std::io::Result<std::os::fd::OwnedFd> {
     let socket = rustix::io::fcntl_dupfd_cloexec(standard_input(), 3)?;
     let null = std::fs::File::options().read(true).write(true).open("/dev/null")?;
-    for number in 0..3 {
+    for number in 0..silenced {
         crate::sys::descriptors::put_at(&null, number)?;
     }
     Ok(socket)

@@ -10,7 +10,7 @@ mod launch;
 mod link;
 mod packet;
 mod process;
-mod server;
+pub mod server;
 mod session;
 mod stdio;
 mod sys;

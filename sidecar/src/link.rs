@@ -55,6 +55,11 @@ impl Link {
         *self.lock().connection.limits()
     }
 
+    /// Whether `hello` was answered with `welcome`.
+    pub(crate) fn is_open(&self) -> bool {
+        self.lock().connection.is_open()
+    }
+
     pub(crate) fn respond(&self, id: RequestId, response: &Response) {
         self.lock().connection.respond(id, response);
         self.wake.notify_one();

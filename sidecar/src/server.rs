@@ -1,9 +1,17 @@
-//! Serving the client that launched this process.
+//! Where clients come from: the socket of the program that launched this process, or a listener on a Unix socket.
+//!
+//! Either way the zygote comes first: before any thread, any runtime and any secret. Everything of the server then runs
+//! on one thread.
 
-use std::{io, os::unix::net::UnixStream as StdUnixStream, process::ExitCode};
+mod inherited;
+mod token;
+mod unix;
+mod unproven;
+
+use std::{future::Future, io};
 
 use agentvm_wire::session::SUBPROTOCOL;
-use tokio::net::UnixStream;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_tungstenite::{
     WebSocketStream, accept_hdr_async_with_config,
     tungstenite::{
@@ -14,51 +22,53 @@ use tokio_tungstenite::{
     },
 };
 
-use crate::{launch, session, zygote::Zygote};
+pub(crate) use inherited::serve_inherited;
+pub use token::{Token, TokenError};
+pub use unix::{UnixListenerConfig, serve_unix};
+pub(crate) use unproven::Proof;
 
 /// Twice the largest message a client may send: anything above closes the connection unread.
 const MAX_MESSAGE_BYTES: usize = 32 << 20;
 
-/// Serves the socket inherited as standard input until it closes; every VM is gone when this returns.
-pub(crate) fn serve_inherited() -> ExitCode {
-    match try_serve() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            // Standard error is the launching client's to show.
-            eprintln!("agentvm-sidecar: {error}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
+/// Why a server does not start, or ended.
 #[derive(Debug, thiserror::Error)]
-enum ServeError {
+#[non_exhaustive]
+pub enum ServeError {
+    /// This process was not launched by a client.
     #[error("standard input is not the socket of a client that launched this process: {0}")]
-    NoSocket(io::Error),
+    NoSocket(#[source] io::Error),
+    /// VMs cannot be built here.
     #[error(transparent)]
     Zygote(#[from] crate::zygote::StartError),
+    /// The system has no room for a runtime.
     #[error("no runtime: {0}")]
-    Runtime(io::Error),
+    Runtime(#[source] io::Error),
+    /// The client that launched this process does not speak WebSocket.
     #[error("WebSocket handshake failed: {0}")]
-    Handshake(tungstenite::Error),
+    Handshake(#[source] Box<tungstenite::Error>),
+    /// The listener could not be made.
+    #[error("cannot listen on {path}: {source}")]
+    Listen {
+        /// Where.
+        path: String,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
 }
 
-/// The zygote comes first: before any thread, any runtime and any secret.
-fn try_serve() -> Result<(), ServeError> {
-    let socket = launch::take_standard_input().map(StdUnixStream::from).map_err(ServeError::NoSocket)?;
-    socket.set_nonblocking(true).map_err(ServeError::NoSocket)?;
-    let zygote = Zygote::start()?;
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(ServeError::Runtime)?;
-    runtime.block_on(async {
-        let socket = UnixStream::from_std(socket).map_err(ServeError::NoSocket)?;
-        let socket = accept(socket).await.map_err(ServeError::Handshake)?;
-        session::serve(zygote, socket).await;
-        Ok(())
-    })
+fn run<T>(server: impl Future<Output = Result<T, ServeError>>) -> Result<T, ServeError> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(ServeError::Runtime)?
+        .block_on(server)
 }
 
-async fn accept(socket: UnixStream) -> Result<WebSocketStream<UnixStream>, tungstenite::Error> {
+async fn accept<S>(socket: S) -> Result<WebSocketStream<S>, tungstenite::Error>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
     let config = WebSocketConfig::default()
         .max_message_size(Some(MAX_MESSAGE_BYTES))
         .max_frame_size(Some(MAX_MESSAGE_BYTES));

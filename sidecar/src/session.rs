@@ -2,12 +2,14 @@
 
 use std::{
     collections::BTreeMap,
+    future::pending,
     panic::AssertUnwindSafe,
     sync::{Arc, Mutex, MutexGuard},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use agentvm_wire::{
+    connection::Violation,
     error::{Code, Rejection},
     id::{RequestId, VmId},
     message::{Request, Response, Scope},
@@ -25,9 +27,13 @@ use tokio_tungstenite::WebSocketStream;
 use crate::{
     errno,
     link::{self, Ended, Handler, Link},
+    server::{Proof, Token},
     vm::Vm,
     zygote::{BootError, Zygote},
 };
+
+/// All that a client without the token learns.
+const UNAUTHENTICATED: &str = "unauthenticated";
 
 /// One client's session.
 struct Session {
@@ -53,8 +59,51 @@ struct Order {
     config: VmConfig,
 }
 
+/// How a client shows that it may have a session.
+pub(crate) enum Admission {
+    /// It launched this process.
+    Launched,
+    /// It knows the token, and says so in time.
+    Token {
+        /// What it must know.
+        token: Token,
+        /// How long it may take to say so.
+        limit: Duration,
+        /// Lifts the bounds of a connection that has shown nothing yet.
+        proof: Proof,
+    },
+}
+
+impl Admission {
+    fn admits(&self, hello: &Hello) -> bool {
+        match self {
+            Self::Launched => true,
+            Self::Token { token, proof, .. } => {
+                let admitted = token.is(hello.token.as_deref());
+                if admitted {
+                    proof.accept();
+                }
+                admitted
+            }
+        }
+    }
+
+    /// Resolves if the session is not open in time.
+    async fn overdue(&self, link: &Link) {
+        match self {
+            Self::Token { limit, .. } => {
+                tokio::time::sleep(*limit).await;
+                if link.is_open() {
+                    pending::<()>().await;
+                }
+            }
+            Self::Launched => pending().await,
+        }
+    }
+}
+
 /// Serves one client to its end: returns once every VM of it is gone.
-pub(crate) async fn serve<S>(zygote: Zygote, socket: WebSocketStream<S>)
+pub(crate) async fn serve<S>(zygote: Zygote, socket: WebSocketStream<S>, admission: Admission)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -63,14 +112,17 @@ where
     // From the handler to the loop below; never more than `max_vms` wait, since those being built count.
     let (orders, mut ordered) = mpsc::unbounded_channel();
     let mut vms = JoinSet::new();
-    let mut handler = Requests { session: session.clone(), orders };
+    let admission = Arc::new(admission);
+    let mut handler = Requests { session: session.clone(), orders, admission: admission.clone() };
     {
+        let mut overdue = std::pin::pin!(admission.overdue(&link));
         let mut connection = std::pin::pin!(link::drive(&link, socket, &mut handler));
         let ended = loop {
             tokio::select! {
                 ended = &mut connection => break ended,
                 Some(order) = ordered.recv() => drop(vms.spawn(session.clone().live(order))),
                 Some(_) = vms.join_next() => {}
+                () = &mut overdue => break Ended::Closed,
             }
         };
         if let Ended::Violation(violation) = ended {
@@ -151,13 +203,20 @@ impl Session {
 struct Requests {
     session: Arc<Session>,
     orders: mpsc::UnboundedSender<Order>,
+    admission: Arc<Admission>,
 }
 
 impl Handler for Requests {
-    fn request(&mut self, id: RequestId, scope: Scope, request: Request) {
+    fn request(&mut self, id: RequestId, scope: Scope, request: Request) -> Result<(), Violation> {
+        let stranger = matches!(&request, Request::Hello(hello) if !self.admission.admits(hello));
+        if stranger {
+            self.session.link.reject(id, Rejection::new(Code::UNAUTHENTICATED, UNAUTHENTICATED));
+            return Err(Violation { close_code: 1008, reason: UNAUTHENTICATED.to_owned() });
+        }
         if let Err(rejection) = self.act(id, scope, request) {
             self.session.link.reject(id, rejection);
         }
+        Ok(())
     }
 
     /// Every request so far ends soon by itself; its answer is its end.

@@ -104,6 +104,11 @@ impl Connection {
         }
     }
 
+    /// Whether the session is open: for a server, once `hello` was answered with `welcome`.
+    pub fn is_open(&self) -> bool {
+        matches!(self.role, Role::Client | Role::Server(Stage::Open))
+    }
+
     /// The limits in force.
     pub fn limits(&self) -> &Limits {
         &self.limits

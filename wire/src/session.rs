@@ -20,6 +20,9 @@ pub struct Hello {
     pub protocol_max: u32,
     /// Who is calling.
     pub client: Peer,
+    /// The listener's token; an inherited socket needs none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token: Option<String>,
 }
 
 /// One end of a session.

@@ -4,7 +4,7 @@
 //! first `#[tokio::test]`, and a blocked user thread cannot stall it. Reading never awaits writing: the two are
 //! polled side by side.
 
-use std::{future::pending, io, sync::Arc, thread, time::Duration};
+use std::{future::pending, io, pin::pin, sync::Arc, thread, time::Duration};
 
 use agentvm_wire::{
     connection::Violation,
@@ -13,7 +13,7 @@ use agentvm_wire::{
     stdio::{CHUNK_BYTES, HEADER_BYTES},
 };
 use bytes::{BufMut as _, BytesMut};
-use futures_util::{Sink, SinkExt as _, Stream, StreamExt as _};
+use futures_util::{FutureExt as _, Sink, SinkExt as _, Stream, StreamExt as _};
 use tokio::{
     sync::oneshot,
     time::{sleep, timeout},
@@ -81,6 +81,7 @@ pub(crate) async fn start(connector: Connector) -> Result<Driver, ClientError> {
 
 /// The connection's whole life.
 async fn serve(connector: Connector, link: &Arc<Link>, ready: Ready) {
+    let token = connector.token();
     let connected = tokio::select! {
         connected = connector.connect() => connected,
         () = link.closing.notified() => Err(ClientError::Disposed),
@@ -94,7 +95,7 @@ async fn serve(connector: Connector, link: &Arc<Link>, ready: Ready) {
     }
     let mut ready = Some(ready);
     let mut cause = tokio::select! {
-        cause = session(link, socket, &mut ready) => cause,
+        cause = session(link, socket, token, &mut ready) => cause,
         () = overdue(link) => ClientError::Disposed,
         () = forward_stderr(launched.as_mut()) => unreachable!("it is pending for ever"),
     };
@@ -124,18 +125,28 @@ async fn forward_stderr(launched: Option<&mut Launched>) {
 }
 
 /// Greets, then carries messages until the connection ends; returns why it did.
-async fn session(link: &Arc<Link>, socket: Box<dyn Duplex>, ready: &mut Option<Ready>) -> ClientError {
+async fn session(
+    link: &Arc<Link>,
+    socket: Box<dyn Duplex>,
+    token: Option<String>,
+    ready: &mut Option<Ready>,
+) -> ClientError {
     let socket = match timeout(GREETING_LIMIT, handshake(socket)).await {
         Ok(Ok(socket)) => socket,
         Ok(Err(error)) => return websocket_error("WebSocket handshake failed", error),
         Err(_) => return ClientError::disconnected("no WebSocket handshake within 10 s"),
     };
     let (mut sink, stream) = socket.split();
+    let mut greeting = pin!(greet(link, token, ready).fuse());
     let end = tokio::select! {
         end = read(link, stream) => end,
         end = write(link, &mut sink) => end,
-        Err(error) = greet(link, ready) => End::Cause(error),
+        Err(error) = &mut greeting => End::Cause(error),
     };
+    // A sidecar that turns a client away says why, and closes in the same breath.
+    if let Some(Err(error)) = greeting.now_or_never() {
+        return error;
+    }
     match end {
         End::Cause(cause) => cause,
         End::Violation(violation) => {
@@ -164,13 +175,17 @@ async fn handshake(socket: Box<dyn Duplex>) -> Result<WebSocketStream<Box<dyn Du
 }
 
 /// Opens the session and hands its owner out.
-async fn greet(link: &Arc<Link>, ready: &mut Option<Ready>) -> Result<(), ClientError> {
+async fn greet(
+    link: &Arc<Link>,
+    token: Option<String>,
+    ready: &mut Option<Ready>,
+) -> Result<(), ClientError> {
     let client = Peer {
         name: "agentvm-sdk".to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         build: Some(BUILD.to_owned()),
     };
-    let hello = Request::Hello(Hello { protocol_min: PROTOCOL, protocol_max: PROTOCOL, client });
+    let hello = Request::Hello(Hello { protocol_min: PROTOCOL, protocol_max: PROTOCOL, client, token });
     let answer = timeout(GREETING_LIMIT, link.call(Scope::SESSION, &hello)).await;
     let welcome = match answer {
         Ok(Ok(Response::Welcome(welcome))) => welcome,

@@ -29,8 +29,8 @@ const MAX_BACKLOG: usize = 16_384;
 
 /// Who acts on requests. Called in the order of their arrival; must not block.
 pub(crate) trait Handler {
-    /// A request to answer exactly once.
-    fn request(&mut self, id: RequestId, scope: Scope, request: Request);
+    /// A request to answer exactly once; an error ends the connection behind what was answered.
+    fn request(&mut self, id: RequestId, scope: Scope, request: Request) -> Result<(), Violation>;
     /// The client no longer cares for an answer it still gets.
     fn cancel(&mut self, id: RequestId);
 }
@@ -57,8 +57,14 @@ where
     if let Ended::Violation(violation) = &ended {
         let close =
             CloseFrame { code: violation.close_code.into(), reason: violation.reason.as_str().into() };
+        let farewell = async {
+            while let Some(text) = link.next_answer() {
+                sink.feed(Message::text(text)).await?;
+            }
+            sink.send(Message::Close(Some(close))).await
+        };
         // A client that broke the protocol may not read either.
-        let _ = timeout(CLOSE_LIMIT, sink.send(Message::Close(Some(close)))).await;
+        let _ = timeout(CLOSE_LIMIT, farewell).await;
     }
     ended
 }
@@ -83,7 +89,11 @@ async fn read(
             Message::Ping(_) | Message::Pong(_) | Message::Frame(_) => continue,
         };
         match received {
-            Ok(Received::Request { id, scope, request }) => handler.request(id, scope, request),
+            Ok(Received::Request { id, scope, request }) => {
+                if let Err(violation) = handler.request(id, scope, request) {
+                    return Ended::Violation(violation);
+                }
+            }
             Ok(Received::Cancel { id }) => handler.cancel(id),
             Ok(other) => link.stream_event(other),
             Err(violation) => return Ended::Violation(violation),
@@ -146,6 +156,10 @@ enum Outgoing {
 }
 
 impl Link {
+    fn next_answer(&self) -> Option<String> {
+        self.lock().connection.next_control()
+    }
+
     fn next_outgoing(&self) -> Option<Outgoing> {
         let mut core = self.lock();
         if let Some(text) = core.connection.next_control() {

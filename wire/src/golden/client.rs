@@ -24,6 +24,12 @@ pub(super) fn vm() -> VmId {
 pub fn client() -> Vec<Sample> {
     vec![
         request("hello", 1, Scope::SESSION, Request::Hello(hello())),
+        request(
+            "hello_token",
+            1,
+            Scope::SESSION,
+            Request::Hello(Hello { token: Some("5b0e…, from the token file".into()), ..hello() }),
+        ),
         request("create_vm", 2, Scope::SESSION, Request::CreateVm(create_vm())),
         request("create_vm_defaults", 3, Scope::SESSION, Request::CreateVm(VmConfig::default())),
         request("list_vms", 4, Scope::SESSION, Request::ListVms(ListVms {})),
@@ -67,6 +73,7 @@ fn request(name: &'static str, id: u64, scope: Scope, request: Request) -> Sampl
 
 fn hello() -> Hello {
     Hello {
+        token: None,
         protocol_min: 1,
         protocol_max: 1,
         client: Peer {

@@ -178,7 +178,7 @@ pub(super) fn lane(number: u128) -> VmId {
 
 pub(super) fn hello() -> Request {
     let client = Peer { name: "client".into(), version: "0".into(), build: None };
-    Request::Hello(Hello { protocol_min: PROTOCOL, protocol_max: PROTOCOL, client })
+    Request::Hello(Hello { protocol_min: PROTOCOL, protocol_max: PROTOCOL, client, token: None })
 }
 
 pub(super) fn welcome(limits: Limits) -> Response {

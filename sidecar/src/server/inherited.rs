@@ -1,0 +1,34 @@
+//! Serving the client that launched this process.
+
+use std::{io, os::unix::net::UnixStream as StdUnixStream};
+
+use tokio::net::UnixStream;
+
+use super::{ServeError, accept, run};
+use crate::{
+    launch,
+    session::{self, Admission},
+    zygote::Zygote,
+};
+
+/// Serves the socket inherited as standard input until it closes; every VM is gone when this returns.
+///
+/// Whoever holds the other end launched this process: no token, no deadline.
+pub(crate) fn serve_inherited() -> Result<(), ServeError> {
+    let socket = take_socket().map_err(ServeError::NoSocket)?;
+    let zygote = Zygote::start()?;
+    run(async {
+        let socket = UnixStream::from_std(socket).map_err(ServeError::NoSocket)?;
+        let socket = accept(socket).await.map_err(|error| ServeError::Handshake(Box::new(error)))?;
+        session::serve(zygote, socket, Admission::Launched).await;
+        Ok(())
+    })
+}
+
+fn take_socket() -> io::Result<StdUnixStream> {
+    let socket = launch::take_standard_input(1)?;
+    rustix::net::sockopt::socket_type(&socket)?;
+    let socket = StdUnixStream::from(socket);
+    socket.set_nonblocking(true)?;
+    Ok(socket)
+}
