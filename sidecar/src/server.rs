@@ -18,6 +18,8 @@ use crate::{launch, session, zygote::Zygote};
 
 /// Twice the largest message a client may send: anything above closes the connection unread.
 const MAX_MESSAGE_BYTES: usize = 32 << 20;
+/// Bytes asked of the socket at once. Each read clears that much memory first.
+const READ_BUFFER_BYTES: usize = 32 << 10;
 
 /// Serves the socket inherited as standard input until it closes; every VM is gone when this returns.
 pub(crate) fn serve_inherited() -> ExitCode {
@@ -60,6 +62,7 @@ fn try_serve() -> Result<(), ServeError> {
 
 async fn accept(socket: UnixStream) -> Result<WebSocketStream<UnixStream>, tungstenite::Error> {
     let config = WebSocketConfig::default()
+        .read_buffer_size(READ_BUFFER_BYTES)
         .max_message_size(Some(MAX_MESSAGE_BYTES))
         .max_frame_size(Some(MAX_MESSAGE_BYTES));
     accept_hdr_async_with_config(socket, choose_subprotocol, Some(config)).await
