@@ -24,6 +24,7 @@ mod server;
 mod signal;
 mod start;
 mod stat;
+mod strings;
 mod table;
 mod tree;
 

@@ -29,6 +29,8 @@ pub(crate) use unproven::Proof;
 
 /// Twice the largest message a client may send: anything above closes the connection unread.
 const MAX_MESSAGE_BYTES: usize = 32 << 20;
+/// Bytes asked of the socket at once. Each read clears that much memory first.
+const READ_BUFFER_BYTES: usize = 32 << 10;
 
 /// Why a server does not start, or ended.
 #[derive(Debug, thiserror::Error)]
@@ -70,6 +72,7 @@ where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let config = WebSocketConfig::default()
+        .read_buffer_size(READ_BUFFER_BYTES)
         .max_message_size(Some(MAX_MESSAGE_BYTES))
         .max_frame_size(Some(MAX_MESSAGE_BYTES));
     accept_hdr_async_with_config(socket, choose_subprotocol, Some(config)).await

@@ -39,6 +39,8 @@ const GREETING_LIMIT: Duration = Duration::from_secs(10);
 const CLOSE_LIMIT: Duration = Duration::from_secs(1);
 /// Twice the largest message the sidecar may send: anything above is not read.
 const MAX_MESSAGE_BYTES: usize = 32 << 20;
+/// Bytes asked of the socket at once. Each read clears that much memory first.
+const READ_BUFFER_BYTES: usize = 32 << 10;
 
 type Ready = oneshot::Sender<Result<(), ClientError>>;
 
@@ -169,6 +171,7 @@ async fn handshake(socket: Box<dyn Duplex>) -> Result<WebSocketStream<Box<dyn Du
     let uri = "ws://agentvm/".parse().expect("a constant URI");
     let request = ClientRequestBuilder::new(uri).with_sub_protocol(SUBPROTOCOL);
     let config = WebSocketConfig::default()
+        .read_buffer_size(READ_BUFFER_BYTES)
         .max_message_size(Some(MAX_MESSAGE_BYTES))
         .max_frame_size(Some(MAX_MESSAGE_BYTES));
     Ok(client_async_with_config(request, socket, Some(config)).await?.0)

@@ -86,14 +86,8 @@ impl Commands {
     /// Ordering: before every later command. The descriptors in `spec` are closed here once init has them.
     pub fn start(&self, process: ProcessId, spec: StartSpec) {
         match spec.pack() {
-            Ok(packed) => {
-                let request = Request::Start {
-                    process,
-                    arguments: packed.arguments,
-                    variables: packed.variables,
-                    streams: packed.streams,
-                };
-                self.connection.send(&request, packed.descriptors);
+            Ok((start, descriptors)) => {
+                self.connection.send(&Request::Start { process, start }, descriptors);
             }
             Err(errno) => self.connection.fail_start(process, errno),
         }

@@ -1,10 +1,11 @@
-//! What sidecar and init say to each other. Everything that a guest chose is bytes, and comes in a memfd.
+//! What sidecar and init say to each other. Everything that a guest chose is bytes.
 
 use agentvm_wire::id::ProcessId;
 use serde::{Deserialize, Serialize};
 
 use crate::isolation::Fault;
 use crate::isolation::report::Facts;
+use crate::packet;
 
 /// The first message of init.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,16 +19,12 @@ pub(crate) enum Boot {
 /// From the sidecar to init.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Request {
-    /// Start a process. Descriptors: the memfd with its strings, then one for each [`Stream::Passed`].
+    /// Start a process. Descriptors: the memfd of [`Text::Memory`], then one for each [`Stream::Passed`].
     Start {
         /// Its name from now on.
         process: ProcessId,
-        /// How many arguments are in the memfd, without the command.
-        arguments: u32,
-        /// How many variables are in the memfd.
-        variables: u32,
-        /// Standard input, output and error.
-        streams: [Stream; 3],
+        /// What it shall be.
+        start: Start,
     },
     /// Signal a process that was started.
     Signal {
@@ -49,6 +46,33 @@ pub(crate) enum Request {
         /// Milliseconds after which it is given up.
         deadline_ms: u64,
     },
+}
+
+/// What a new process shall be.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Start {
+    /// How many arguments are in the text, without the command.
+    pub arguments: u32,
+    /// How many variables are in the text.
+    pub variables: u32,
+    /// Working directory, command, arguments, variables.
+    pub text: Text,
+    /// Standard input, output and error.
+    pub streams: [Stream; 3],
+}
+
+/// Strings, each ended by a NUL.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Text {
+    /// Short enough to come along.
+    Inline(Vec<u8>),
+    /// In a sealed memfd, the first descriptor.
+    Memory,
+}
+
+impl Text {
+    /// Bytes that come along; leaves room in a message for everything else.
+    pub(crate) const MAX_INLINE_BYTES: usize = packet::MAX_BYTES - 1024;
 }
 
 /// Where a standard stream of a new process goes.

@@ -13,7 +13,7 @@ use rustix::time::Timespec;
 use super::list::{Helper, Helpers};
 use super::members::Members;
 use super::messages::{Reply, Request};
-use super::start::{self, Start};
+use super::start;
 use super::table::{Process, Stage, Table};
 use super::tree::TreeKill;
 use crate::isolation::plan::Plan;
@@ -118,7 +118,7 @@ impl<'a> Server<'a> {
                 break;
             }
             match packet::receive(self.socket, &mut self.buffer, RecvFlags::DONTWAIT) {
-                Ok(Some(Packet { message, descriptors })) => self.handle(&message, descriptors)?,
+                Ok(Some(Packet { message, descriptors })) => self.handle(message, descriptors)?,
                 Err(Errno::AGAIN) => break,
                 // It has gone, or does not speak our language and cannot be served.
                 Ok(None) | Err(_) => return Err(Gone),
@@ -127,9 +127,9 @@ impl<'a> Server<'a> {
         self.update_interest()
     }
 
-    fn handle(&mut self, request: &Request, descriptors: Vec<OwnedFd>) -> Result<(), Gone> {
-        match *request {
-            Request::Start { process, arguments, variables, streams } => {
+    fn handle(&mut self, request: Request, descriptors: Vec<OwnedFd>) -> Result<(), Gone> {
+        match request {
+            Request::Start { process, start } => {
                 if self.table.by_id(process).is_some() {
                     return self.reply(&Reply::StartFailed {
                         process,
@@ -137,8 +137,8 @@ impl<'a> Server<'a> {
                         errno: libc::EEXIST,
                     });
                 }
-                let start = Start { arguments, variables, streams, descriptors };
-                match start::start(&start, self.plan, self.proof) {
+                let request = Packet { message: start, descriptors };
+                match start::start(&request, self.plan, self.proof) {
                     Ok(starting) => {
                         let pid = starting.pid;
                         let name = EventData::new_u64(u64::from(pid.as_raw_nonzero().get().unsigned_abs()));

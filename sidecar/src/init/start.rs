@@ -4,36 +4,28 @@
 //! The outcome comes over a close-on-exec pipe that init watches: the child's [`Mark`], and behind it step and errno
 //! if something failed. The pipe's end means that it is decided.
 
-use std::ffi::CStr;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::fs::{AtFlags, fstat, statat};
+use rustix::fs::{AtFlags, statat};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{DumpableBehavior, Pid, chdir, set_dumpable_behavior, setsid};
 use rustix::time::Timespec;
 
-use super::messages::{StartStep, Stream};
+use super::messages::{Start, StartStep, Stream, Text};
+use super::strings::Strings;
 use super::table::Mark;
 use crate::isolation::plan::Plan;
 use crate::isolation::{capabilities, identity, rlimits};
+use crate::packet::Packet;
 use crate::sys::clone::{Forked, fork};
-use crate::sys::exec::{StringArray, exec, exit_now};
+use crate::sys::exec::exit_now;
 use crate::sys::{SingleThreaded, descriptors, signals};
 
 /// How long a child may take until exec. It runs no guest code before that; only being stopped can delay it.
 pub(super) const DEADLINE: Duration = Duration::from_secs(10);
-
-/// What a start request brought.
-#[derive(Debug)]
-pub(super) struct Start {
-    pub arguments: u32,
-    pub variables: u32,
-    pub streams: [Stream; 3],
-    pub descriptors: Vec<OwnedFd>,
-}
 
 /// A child on its way to exec.
 #[derive(Debug)]
@@ -57,11 +49,11 @@ impl StartFault {
 }
 
 /// Forks a child that becomes the guest process.
-pub(super) fn start(request: &Start, plan: &Plan, proof: SingleThreaded) -> Result<Starting, StartFault> {
-    let passed = request.streams.iter().filter(|stream| **stream == Stream::Passed).count();
-    if request.descriptors.len() != 1 + passed {
-        return Err(StartFault::new(StartStep::Request, Errno::BADF));
-    }
+pub(super) fn start(
+    request: &Packet<Start>,
+    plan: &Plan,
+    proof: SingleThreaded,
+) -> Result<Starting, StartFault> {
     let (status, report) =
         pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).map_err(at(StartStep::Fork))?;
     match fork(proof, true).map_err(at(StartStep::Fork))? {
@@ -79,14 +71,15 @@ pub(super) fn start(request: &Start, plan: &Plan, proof: SingleThreaded) -> Resu
 }
 
 fn become_guest_and_exec(
-    request: &Start,
+    request: &Packet<Start>,
     plan: &Plan,
     report: &OwnedFd,
 ) -> Result<std::convert::Infallible, StartFault> {
     signals::unblock_all().map_err(at(StartStep::Session))?;
     setsid().map_err(at(StartStep::Session))?;
-    connect_streams(request).map_err(at(StartStep::Stdio))?;
-    let strings = Strings::read(request)?;
+    let (memory, passed) = split(request)?;
+    connect_streams(request.message.streams, passed).map_err(at(StartStep::Stdio))?;
+    let strings = Strings::read(&request.message, memory).map_err(at(StartStep::Request))?;
     descriptors::close_all_but(report.as_raw_fd()).map_err(at(StartStep::Stdio))?;
     rlimits::limit_guest(&plan.limits).map_err(at(StartStep::Limits))?;
     // As long as this runs our code nobody in the VM may look into it; exec ends that.
@@ -104,10 +97,25 @@ fn at(step: StartStep) -> impl Fn(Errno) -> StartFault {
     move |errno| StartFault::new(step, errno)
 }
 
+/// The memfd, if the text is in one, and the descriptors of the passed streams: exactly those that must be there.
+fn split(request: &Packet<Start>) -> Result<(Option<&OwnedFd>, &[OwnedFd]), StartFault> {
+    let (memory, passed) = match (&request.message.text, &request.descriptors[..]) {
+        (Text::Memory, [memory, passed @ ..]) => (Some(memory), passed),
+        (Text::Inline(_), passed) => (None, passed),
+        (Text::Memory, []) => return Err(StartFault::new(StartStep::Request, Errno::BADF)),
+    };
+    let expected = request.message.streams.iter().filter(|stream| **stream == Stream::Passed).count();
+    if passed.len() == expected {
+        Ok((memory, passed))
+    } else {
+        Err(StartFault::new(StartStep::Request, Errno::BADF))
+    }
+}
+
 /// Puts the streams on descriptors 0 to 2. `Null` is what init itself has there.
-fn connect_streams(request: &Start) -> rustix::io::Result<()> {
-    let mut passed = request.descriptors[1..].iter();
-    for (number, stream) in (0..).zip(request.streams) {
+fn connect_streams(streams: [Stream; 3], passed: &[OwnedFd]) -> rustix::io::Result<()> {
+    let mut passed = passed.iter();
+    for (number, stream) in (0..).zip(streams) {
         match stream {
             Stream::Null => {}
             Stream::Passed => descriptors::put_at(passed.next().ok_or(Errno::BADF)?, number)?,
@@ -115,84 +123,6 @@ fn connect_streams(request: &Start) -> rustix::io::Result<()> {
         }
     }
     Ok(())
-}
-
-/// The strings of a request, as they lie in its memfd: working directory, command, arguments, variables, each ended
-/// by a NUL.
-struct Strings {
-    bytes: Vec<u8>,
-    arguments: usize,
-    variables: usize,
-}
-
-impl Strings {
-    fn read(request: &Start) -> Result<Self, StartFault> {
-        let [memory, ..] = &request.descriptors[..] else {
-            return Err(StartFault::new(StartStep::Request, Errno::BADF));
-        };
-        let size = fstat(memory).map_err(at(StartStep::Request))?.st_size;
-        let mut bytes = vec![0; usize::try_from(size).unwrap_or(0)];
-        let mut filled = 0;
-        while filled < bytes.len() {
-            match rustix::io::pread(memory, &mut bytes[filled..], filled as u64)
-                .map_err(at(StartStep::Request))?
-            {
-                0 => break,
-                count => filled += count,
-            }
-        }
-        let strings =
-            Self { bytes, arguments: request.arguments as usize, variables: request.variables as usize };
-        // One NUL too many is one that was inside a string.
-        let expected = 2 + strings.arguments + strings.variables;
-        if strings.all().count() == expected && strings.bytes.last() == Some(&0) {
-            Ok(strings)
-        } else {
-            Err(StartFault::new(StartStep::Request, Errno::INVAL))
-        }
-    }
-
-    fn all(&self) -> impl Iterator<Item = &CStr> {
-        self.bytes.split_inclusive(|byte| *byte == 0).filter_map(|part| CStr::from_bytes_with_nul(part).ok())
-    }
-
-    fn cwd(&self) -> &CStr {
-        self.all().next().unwrap_or(c"/")
-    }
-
-    fn variables(&self) -> impl Iterator<Item = &CStr> {
-        self.all().skip(2 + self.arguments)
-    }
-
-    /// Executes the command; returns why that failed. A name without a slash is looked for in the PATH of this very
-    /// call, by the rules of `execvp(3)` except that nothing is ever handed to a shell.
-    fn exec(&self) -> Errno {
-        let command = self.all().nth(1).unwrap_or(c"");
-        let arguments: StringArray<'_> = self.all().skip(1).take(1 + self.arguments).collect();
-        let variables: StringArray<'_> = self.variables().collect();
-        if command.is_empty() {
-            return Errno::NOENT;
-        }
-        if command.to_bytes().contains(&b'/') {
-            return exec(command, &arguments, &variables);
-        }
-        let path = self.variables().find_map(|variable| variable.to_bytes().strip_prefix(b"PATH="));
-        let mut denied = false;
-        for folder in path.unwrap_or(b"/usr/bin:/bin").split(|byte| *byte == b':') {
-            let mut candidate = folder.to_vec();
-            if !candidate.is_empty() {
-                candidate.push(b'/');
-            }
-            candidate.extend_from_slice(command.to_bytes_with_nul());
-            let Ok(candidate) = CStr::from_bytes_with_nul(&candidate) else { return Errno::INVAL };
-            match exec(candidate, &arguments, &variables) {
-                Errno::ACCESS => denied = true,
-                Errno::NOENT | Errno::NOTDIR | Errno::STALE | Errno::NODEV | Errno::TIMEDOUT => {}
-                errno => return errno,
-            }
-        }
-        if denied { Errno::ACCESS } else { Errno::NOENT }
-    }
 }
 
 /// Bytes of a mark on the status pipe.

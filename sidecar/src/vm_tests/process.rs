@@ -85,6 +85,15 @@ fn arguments_and_environment_arrive_exactly() {
 }
 
 #[test]
+fn strings_arrive_whether_or_not_they_fit_into_a_message() {
+    let mut vm = Vm::new();
+    for length in (14_800..16_800).step_by(100).chain([130_000]) {
+        let done = vm.exec("/bin/sh", &["-c", "echo ${#1}", "", &"x".repeat(length)]);
+        assert_eq!(done.output, format!("{length}\n"));
+    }
+}
+
+#[test]
 fn exit_codes_and_signals_are_told_apart() {
     let mut vm = Vm::new();
     for code in [0, 1, 42, 127, 137, 255] {

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use rustix::io::Errno;
 
-use crate::init::messages::Stream;
+use crate::init::messages::{Start, Stream, Text};
 use crate::isolation::fault::errno_of;
 
 /// A process to start. All text is bytes; none may hold a NUL.
@@ -38,32 +38,29 @@ pub enum Stdio {
     ToStdout,
 }
 
-/// A spec in the form init takes.
-#[derive(Debug)]
-pub(super) struct Packed {
-    pub(super) arguments: u32,
-    pub(super) variables: u32,
-    pub(super) streams: [Stream; 3],
-    pub(super) descriptors: Vec<OwnedFd>,
-}
-
 impl StartSpec {
-    /// Writes the strings to a sealed memfd, each ended by a NUL: working directory, command, arguments, variables.
-    pub(super) fn pack(self) -> Result<Packed, Errno> {
+    /// The form init takes, and the descriptors that go with it.
+    pub(super) fn pack(self) -> Result<(Start, Vec<OwnedFd>), Errno> {
         let count = |len: usize| u32::try_from(len).map_err(|_| Errno::TOOBIG);
         let (arguments, variables) = (count(self.args.len())?, count(self.env.len())?);
-        let mut text = Vec::new();
+        let mut bytes = Vec::new();
         for string in [&self.cwd, &self.command].into_iter().chain(&self.args) {
-            text.extend_from_slice(string);
-            text.push(0);
+            bytes.extend_from_slice(string);
+            bytes.push(0);
         }
         for (key, value) in &self.env {
-            text.extend_from_slice(key);
-            text.push(b'=');
-            text.extend_from_slice(value);
-            text.push(0);
+            bytes.extend_from_slice(key);
+            bytes.push(b'=');
+            bytes.extend_from_slice(value);
+            bytes.push(0);
         }
-        let mut descriptors = vec![sealed(&text)?];
+        let mut descriptors = Vec::new();
+        let text = if bytes.len() <= Text::MAX_INLINE_BYTES {
+            Text::Inline(bytes)
+        } else {
+            descriptors.push(sealed(&bytes)?);
+            Text::Memory
+        };
         let streams = [self.stdin, self.stdout, self.stderr].map(|stream| match stream {
             Stdio::Null => Stream::Null,
             Stdio::ToStdout => Stream::ToStdout,
@@ -72,15 +69,15 @@ impl StartSpec {
                 Stream::Passed
             }
         });
-        Ok(Packed { arguments, variables, streams, descriptors })
+        Ok((Start { arguments, variables, text, streams }, descriptors))
     }
 }
 
-fn sealed(text: &[u8]) -> Result<OwnedFd, Errno> {
+fn sealed(bytes: &[u8]) -> Result<OwnedFd, Errno> {
     use std::io::Write as _;
     let memory = memfd_create(c"start", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
     let mut file = std::fs::File::from(memory);
-    file.write_all(text).map_err(|error| errno_of(&error))?;
+    file.write_all(bytes).map_err(|error| errno_of(&error))?;
     fcntl_add_seals(&file, SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE)?;
     Ok(file.into())
 }
