@@ -36,7 +36,7 @@ fn main() -> ExitCode {
     match serve(&listen, &token_file) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("agentvm-sidecar: {error:#}");
+            eprintln!("agentvm-sidecar: {error}");
             ExitCode::FAILURE
         }
     }

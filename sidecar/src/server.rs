@@ -38,24 +38,23 @@ const READ_BUFFER_BYTES: usize = 32 << 10;
 pub enum ServeError {
     /// This process was not launched by a client.
     #[error("standard input is not the socket of a client that launched this process: {0}")]
-    NoSocket(#[source] io::Error),
+    NoSocket(io::Error),
     /// VMs cannot be built here.
     #[error(transparent)]
     Zygote(#[from] crate::zygote::StartError),
     /// The system has no room for a runtime.
     #[error("no runtime: {0}")]
-    Runtime(#[source] io::Error),
+    Runtime(io::Error),
     /// The client that launched this process does not speak WebSocket.
     #[error("WebSocket handshake failed: {0}")]
-    Handshake(#[source] Box<tungstenite::Error>),
+    Handshake(Box<tungstenite::Error>),
     /// The listener could not be made.
-    #[error("cannot listen on {path}: {source}")]
+    #[error("cannot listen on {path}: {error}")]
     Listen {
         /// Where.
         path: String,
         /// Why.
-        #[source]
-        source: io::Error,
+        error: io::Error,
     },
 }
 

@@ -44,7 +44,7 @@ pub struct UnixListenerConfig {
 pub fn serve_unix(config: &UnixListenerConfig) -> Result<(), ServeError> {
     let zygote = Zygote::start()?;
     run(async {
-        let fail = |source| ServeError::Listen { path: config.path.display().to_string(), source };
+        let fail = |error| ServeError::Listen { path: config.path.display().to_string(), error };
         let listener = bind(&config.path).map_err(fail)?;
         let served = listen(&listener, &zygote, config).await.map_err(fail);
         // It is ours: nobody else listens there while we do.
