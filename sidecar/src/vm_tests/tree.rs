@@ -101,3 +101,32 @@ fn a_tree_that_is_still_starting_is_killed_once_it_runs() {
     seen.sort_unstable();
     assert_eq!(seen, [None, Some(9)]);
 }
+
+#[test]
+fn a_process_that_starts_while_a_tree_is_killed_is_none_of_it() {
+    let mut vm = Vm::new();
+    for round in 0..200 {
+        let victim = vm.start("sleep", &["1001"]);
+        vm.booted.commands.signal(1, victim, libc::SIGKILL, SignalTarget::Tree);
+        let mut others: Vec<_> = (0..8)
+            .map(|_| {
+                let (id, spec) = (vm.id(), vm.spec("true", &[]));
+                vm.booted.commands.start(id, spec);
+                id
+            })
+            .collect();
+        let (mut answered, mut ended) = (false, false);
+        while !(answered && ended && others.is_empty()) {
+            match vm.event() {
+                Event::Started { .. } => {}
+                Event::Signaled { token: 1, .. } => answered = true,
+                Event::Exited { process, .. } if process == victim => ended = true,
+                Event::Exited { process, exit } => {
+                    assert_eq!((exit.exit_code, exit.signal), (Some(0), None), "round {round}");
+                    others.retain(|other| *other != process);
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+}
