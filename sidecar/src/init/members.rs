@@ -4,6 +4,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, RawDir, fstat, openat, statat};
+use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use super::table::Mark;
@@ -42,8 +43,22 @@ impl Members {
         })
     }
 
+    /// Looks at the UTS namespace of a process. A main thread that has ended is in none any more, but the process lives
+    /// on in its other threads.
     fn of_namespace<T>(&self, pid: Pid, look: impl Fn(&str) -> rustix::io::Result<T>) -> Option<T> {
-        look(&format!("{}/ns/uts", pid.as_raw_nonzero())).ok()
+        let pid = pid.as_raw_nonzero();
+        match look(&format!("{pid}/ns/uts")) {
+            Ok(found) => Some(found),
+            Err(Errno::NOENT) => {
+                let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+                let threads = openat(&self.proc, format!("{pid}/task"), flags, Mode::empty()).ok()?;
+                let threads = numbers(&threads).ok()?;
+                threads
+                    .into_iter()
+                    .find_map(|thread| look(&format!("{pid}/task/{}/ns/uts", thread.as_raw_nonzero())).ok())
+            }
+            Err(_) => None,
+        }
     }
 
     /// All processes of a tree.

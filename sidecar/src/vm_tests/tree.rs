@@ -130,3 +130,22 @@ fn a_process_that_starts_while_a_tree_is_killed_is_none_of_it() {
         }
     }
 }
+
+#[test]
+fn a_process_whose_main_thread_has_ended_is_killed_like_any_other() {
+    let mut vm = Vm::new();
+    if vm.python("").is_none() {
+        return;
+    }
+    let headless = format!(
+        "exec /usr/bin/python3 -c 'import ctypes, os, threading, time\n\
+         def live():\n while open(\"/proc/self/stat\").read().rsplit(\")\")[1][1] != \"Z\": pass\n \
+         print(\"on\", flush=True); time.sleep(1000)\n\
+         threading.Thread(target=live).start()\nctypes.CDLL(None).syscall({}, 0)'",
+        libc::SYS_exit
+    );
+    let (id, on) = vm.start_until_line(&headless);
+    assert_eq!(on, "on");
+    assert_eq!(vm.kill_tree(id), 1);
+    assert_eq!(running(&mut vm), Vec::<String>::new());
+}
