@@ -3,7 +3,8 @@
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, RawDir, openat, statat};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, RawDir, fstat, openat, statat};
+use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use super::table::Mark;
@@ -22,22 +23,42 @@ impl Members {
 
     /// All processes, rising.
     pub(super) fn pids(&self) -> rustix::io::Result<Vec<Pid>> {
-        let mut pids = Vec::new();
         rustix::fs::seek(&self.proc, rustix::fs::SeekFrom::Start(0))?;
-        let mut buffer = [MaybeUninit::uninit(); 4096];
-        let mut entries = RawDir::new(&self.proc, &mut buffer);
-        while let Some(entry) = entries.next() {
-            let entry = entry?;
-            let number = entry.file_name().to_str().ok().and_then(|name| name.parse().ok());
-            pids.extend(number.and_then(Pid::from_raw));
-        }
-        Ok(pids)
+        numbers(&self.proc)
     }
 
-    /// The tree a process belongs to; `None` if it is gone or a zombie.
+    /// The tree a process belongs to; `None` if it is gone, a zombie, or has not executed its command yet.
     pub(super) fn mark(&self, pid: Pid) -> Option<Mark> {
-        let path = format!("{}/ns/uts", pid.as_raw_nonzero());
-        statat(&self.proc, path, AtFlags::empty()).ok().map(|stat| Mark(stat.st_ino))
+        let stat = self.of_namespace(pid, |path| statat(&self.proc, path, AtFlags::empty()))?;
+        Some(Mark(stat.st_ino))
+    }
+
+    /// Holds on to the namespace of a tree: as long as the result lives the kernel gives its inode to no other. With
+    /// the member it was found by; `None` if there is none.
+    pub(super) fn pin(&self, mark: Mark) -> Option<(Pid, OwnedFd)> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        self.of_tree(mark).into_iter().find_map(|pid| {
+            let pin = self.of_namespace(pid, |path| openat(&self.proc, path, flags, Mode::empty()))?;
+            (fstat(&pin).ok()?.st_ino == mark.0).then_some((pid, pin))
+        })
+    }
+
+    /// Looks at the UTS namespace of a process. A main thread that has ended is in none any more, but the process lives
+    /// on in its other threads.
+    fn of_namespace<T>(&self, pid: Pid, look: impl Fn(&str) -> rustix::io::Result<T>) -> Option<T> {
+        let pid = pid.as_raw_nonzero();
+        match look(&format!("{pid}/ns/uts")) {
+            Ok(found) => Some(found),
+            Err(Errno::NOENT) => {
+                let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+                let threads = openat(&self.proc, format!("{pid}/task"), flags, Mode::empty()).ok()?;
+                let threads = numbers(&threads).ok()?;
+                threads
+                    .into_iter()
+                    .find_map(|thread| look(&format!("{pid}/task/{}/ns/uts", thread.as_raw_nonzero())).ok())
+            }
+            Err(_) => None,
+        }
     }
 
     /// All processes of a tree.
@@ -57,4 +78,17 @@ impl Members {
     pub(super) fn folder(&self) -> BorrowedFd<'_> {
         self.proc.as_fd()
     }
+}
+
+/// The entries of a folder that are numbers, in its order.
+fn numbers(folder: &OwnedFd) -> rustix::io::Result<Vec<Pid>> {
+    let mut found = Vec::new();
+    let mut buffer = [MaybeUninit::uninit(); 4096];
+    let mut entries = RawDir::new(folder, &mut buffer);
+    while let Some(entry) = entries.next() {
+        let entry = entry?;
+        let number = entry.file_name().to_str().ok().and_then(|name| name.parse().ok());
+        found.extend(number.and_then(Pid::from_raw));
+    }
+    Ok(found)
 }

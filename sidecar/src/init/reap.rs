@@ -74,6 +74,20 @@ impl Server<'_> {
         }
     }
 
+    /// Reads the outcome of every start whose pipe has ended.
+    pub(super) fn finish_decided_starts(&mut self) -> Result<(), Gone> {
+        let decided: Vec<Pid> = self
+            .table
+            .iter()
+            .filter(|process| match &process.stage {
+                Stage::Starting { status, .. } => start::is_decided(status),
+                Stage::Running => false,
+            })
+            .map(|process| process.pid)
+            .collect();
+        decided.into_iter().try_for_each(|pid| self.finish_start(pid))
+    }
+
     /// Reads the outcome of a start whose pipe has ended; nothing if that was done before.
     pub(super) fn finish_start(&mut self, pid: Pid) -> Result<(), Gone> {
         let Some(process) = self.table.by_pid(pid) else { return Ok(()) };

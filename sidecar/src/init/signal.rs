@@ -26,11 +26,7 @@ impl Server<'_> {
             return Ok(());
         }
         if target == SignalTarget::Tree {
-            return match self.table.mark_of(id) {
-                // Also when the process itself has ended: its descendants may live.
-                Some(mark) => self.signal_tree(token, mark, signal),
-                None => self.reply(&Reply::Signaled { token, delivered: 0 }),
-            };
+            return self.signal_tree(token, id, signal);
         }
         // Not reaped yet, so both numbers are still its own: it leads its session and group.
         let sent = self.table.by_id(id).is_some_and(|process| match target {

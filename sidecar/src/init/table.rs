@@ -22,6 +22,12 @@ pub(super) struct Process {
     pub stage: Stage,
 }
 
+impl Process {
+    pub(super) fn is_starting(&self) -> bool {
+        matches!(self.stage, Stage::Starting { .. })
+    }
+}
+
 /// How far it is.
 #[derive(Debug)]
 pub(super) enum Stage {

@@ -8,12 +8,17 @@
 //!   (SIGSTOP to everybody not seen before)       (SIGKILL to everybody)
 //! ```
 //!
+//! The kernel gives the inode of a namespace to the next one as soon as the last member is gone, which would make a
+//! process that is started meanwhile look like a member. So the namespace is held open for as long as it is looked for.
+//!
 //! A stopped process cannot fork (`fork(2)` is abandoned when a signal is pending), so the first phase ends. Each pass
 //! is bounded by the pid limit, and other work is done between passes.
 
 use std::collections::BTreeSet;
+use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
+use agentvm_wire::id::ProcessId;
 use rustix::process::{Pid, Signal};
 
 use super::members::Members;
@@ -33,6 +38,8 @@ const DEADLINE: Duration = Duration::from_secs(10);
 pub(super) struct TreeKill {
     token: u64,
     mark: Mark,
+    /// Keeps the mark from becoming that of another tree.
+    _pin: OwnedFd,
     stopped: BTreeSet<i32>,
     killed: BTreeSet<i32>,
     stopping: bool,
@@ -43,11 +50,12 @@ pub(super) struct TreeKill {
 }
 
 impl TreeKill {
-    fn new(token: u64, mark: Mark) -> Self {
+    fn new(token: u64, mark: Mark, pin: OwnedFd) -> Self {
         let now = Instant::now();
         Self {
             token,
             mark,
+            _pin: pin,
             stopped: BTreeSet::new(),
             killed: BTreeSet::new(),
             stopping: true,
@@ -90,15 +98,30 @@ fn number(pid: Pid) -> i32 {
 }
 
 impl Server<'_> {
-    /// Signals everything with this mark; the answer to SIGKILL comes when nobody is left.
-    pub(super) fn signal_tree(&mut self, token: u64, mark: Mark, signal: Signal) -> Result<(), Gone> {
+    /// Signals a process and all its descendants, also when it has ended itself; the answer to SIGKILL comes when nobody
+    /// is left.
+    pub(super) fn signal_tree(&mut self, token: u64, id: ProcessId, signal: Signal) -> Result<(), Gone> {
+        let Some((mark, pin)) = self.pin_tree(id)? else {
+            return self.reply(&Reply::Signaled { token, delivered: 0 });
+        };
         if signal == Signal::KILL {
-            self.kills.push(TreeKill::new(token, mark));
+            self.kills.push(TreeKill::new(token, mark, pin));
             return self.kill_trees();
         }
         let found = self.members.of_tree(mark);
         let delivered = found.into_iter().filter(|pid| self.members.signal(*pid, mark, signal)).count();
         self.reply(&Reply::Signaled { token, delivered: u32::try_from(delivered).unwrap_or(u32::MAX) })
+    }
+
+    /// The mark of a tree that has members, held so that it stays theirs.
+    fn pin_tree(&mut self, id: ProcessId) -> Result<Option<(Mark, OwnedFd)>, Gone> {
+        let Some(mark) = self.table.mark_of(id) else { return Ok(None) };
+        let Some((member, pin)) = self.members.pin(mark) else { return Ok(None) };
+        // It may have been another's before it was held: that of a process which has just executed its command, and
+        // whose mark is not known yet.
+        self.finish_decided_starts()?;
+        let starts = self.table.by_pid(member).is_some_and(|process| process.is_starting());
+        Ok((!starts && self.table.mark_of(id) == Some(mark)).then_some((mark, pin)))
     }
 
     /// One pass over each tree that is due; the ended ones are answered.

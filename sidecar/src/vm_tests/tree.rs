@@ -101,3 +101,51 @@ fn a_tree_that_is_still_starting_is_killed_once_it_runs() {
     seen.sort_unstable();
     assert_eq!(seen, [None, Some(9)]);
 }
+
+#[test]
+fn a_process_that_starts_while_a_tree_is_killed_is_none_of_it() {
+    let mut vm = Vm::new();
+    for round in 0..200 {
+        let victim = vm.start("sleep", &["1001"]);
+        vm.booted.commands.signal(1, victim, libc::SIGKILL, SignalTarget::Tree);
+        let mut others: Vec<_> = (0..8)
+            .map(|_| {
+                let (id, spec) = (vm.id(), vm.spec("true", &[]));
+                vm.booted.commands.start(id, spec);
+                id
+            })
+            .collect();
+        let (mut answered, mut ended) = (false, false);
+        while !(answered && ended && others.is_empty()) {
+            match vm.event() {
+                Event::Started { .. } => {}
+                Event::Signaled { token: 1, .. } => answered = true,
+                Event::Exited { process, .. } if process == victim => ended = true,
+                Event::Exited { process, exit } => {
+                    assert_eq!((exit.exit_code, exit.signal), (Some(0), None), "round {round}");
+                    others.retain(|other| *other != process);
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_process_whose_main_thread_has_ended_is_killed_like_any_other() {
+    let mut vm = Vm::new();
+    if vm.python("").is_none() {
+        return;
+    }
+    let headless = format!(
+        "exec /usr/bin/python3 -c 'import ctypes, os, threading, time\n\
+         def live():\n while open(\"/proc/self/stat\").read().rsplit(\")\")[1][1] != \"Z\": pass\n \
+         print(\"on\", flush=True); time.sleep(1000)\n\
+         threading.Thread(target=live).start()\nctypes.CDLL(None).syscall({}, 0)'",
+        libc::SYS_exit
+    );
+    let (id, on) = vm.start_until_line(&headless);
+    assert_eq!(on, "on");
+    assert_eq!(vm.kill_tree(id), 1);
+    assert_eq!(running(&mut vm), Vec::<String>::new());
+}
