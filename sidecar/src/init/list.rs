@@ -18,6 +18,7 @@ use super::rows::{Row, Writer};
 use super::server::{Gone, Server};
 use super::stat;
 use super::table::Table;
+use crate::launch::ZYGOTE_NAME;
 use crate::sys::clone::{Forked, fork};
 use crate::sys::exec::exit_now;
 use crate::sys::wait::ChangeKind;
@@ -30,7 +31,7 @@ pub(crate) const MAX_ARGS_BYTES: usize = 64 << 10;
 pub(crate) const MAX_ARGS: usize = 4096;
 
 /// Helpers at once; the next request is refused with EAGAIN.
-const MAX_HELPERS: usize = 8;
+pub(crate) const MAX_HELPERS: usize = 8;
 
 /// A guest of the same uid can kill a helper; this often another one is started.
 const MAX_ATTEMPTS: u32 = 3;
@@ -181,6 +182,9 @@ fn write_rows(request: &ListRequest, table: &Table, helpers: &Helpers) -> Result
         }
         // One that has ended meanwhile has no row.
         if let Some(row) = reader.row(pid) {
+            if is_ours(&row) {
+                continue;
+            }
             match writer.push(&row) {
                 Ok(()) => {}
                 Err(Errno::NOSPC) => return writer.finish().map(|()| false),
@@ -189,6 +193,12 @@ fn write_rows(request: &ListRequest, table: &Table, helpers: &Helpers) -> Result
         }
     }
     writer.finish().map(|()| true)
+}
+
+/// Whether it is a child of init that runs our code: a helper forked after this one, or a start that has not executed
+/// its command. Only those belong to no tree.
+fn is_ours(row: &Row) -> bool {
+    row.process.is_none() && row.ppid == 1 && row.comm == ZYGOTE_NAME.as_bytes()
 }
 
 /// Reads rows.

@@ -56,8 +56,11 @@ impl Vm {
         let max_bytes = page.max_bytes.unwrap_or(PAGE_BYTES).min(MAX_PAGE_BYTES);
         let rows_bytes = usize::try_from(max_bytes).unwrap_or(usize::MAX).max(MIN_ROWS_BYTES);
         let after = page.after.unwrap_or(0);
-        let listing =
-            self.commands.list(after, rows_bytes, DEADLINE).await.map_err(|error| rejection(&error))?;
+        let listing = {
+            // Init refuses what goes beyond its helpers. Nobody closes the semaphore.
+            let _turn = self.listings.acquire().await;
+            self.commands.list(after, rows_bytes, DEADLINE).await.map_err(|error| rejection(&error))?
+        };
         let last = listing.rows.last().filter(|_| listing.more).map(|row| row.pid);
         let state = self.lock();
         let live = listing.rows.into_iter().map(|row| {

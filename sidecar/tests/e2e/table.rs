@@ -128,6 +128,19 @@ async fn a_table_of_many_pages_is_read_whole() {
 }
 
 #[tokio::test]
+async fn many_may_ask_for_the_table_at_once() {
+    let vm = vm().await;
+    let mut asking = tokio::task::JoinSet::new();
+    for _ in 0..64 {
+        let vm = vm.clone();
+        asking.spawn(async move { within(vm.all_processes()).await.map(|table| table.len()) });
+    }
+    while let Some(asked) = asking.join_next().await {
+        assert_eq!(asked.unwrap().unwrap(), 1);
+    }
+}
+
+#[tokio::test]
 async fn e68_the_arguments_of_an_exited_process_are_cut_and_marked() {
     let vm = vm().await;
     let long = vec!["x".repeat(100_000); 10];
