@@ -151,7 +151,8 @@ impl Vm {
                 return self.link.reject(request, Rejection::new(Code::NOT_FOUND, message));
             }
         };
-        if ended {
+        // Of a tree somebody may be left.
+        if ended && body.target != SignalTarget::Tree {
             let nobody = ProcessSignaled { delivered: 0 };
             return self.link.respond(request, &Response::ProcessSignaled(nobody));
         }
@@ -262,10 +263,9 @@ impl Vm {
                 }
                 Action::TellExit(exit) => {
                     let exited = process.exited(&exit);
-                    let row = table::Exited::remembers(id).then(|| process.exited_row(&exited));
+                    state.exited.keep(process, &exited);
                     self.drain_if_asked(process, exited.output_open);
                     self.link.event(self.id, &WireEvent::ProcessExited(exited));
-                    state.exited.keep(row);
                     break;
                 }
             }

@@ -6,7 +6,7 @@ use agentvm_wire::{
     bytes64,
     error::{Code, Rejection},
     id::ProcessId,
-    process::{ProcessRow, ProcessSnapshot, ProcessStatus, ProcessTable},
+    process::{ProcessExited, ProcessRow, ProcessSnapshot, ProcessStatus, ProcessTable},
 };
 
 use super::Vm;
@@ -16,7 +16,7 @@ use crate::{
     process::{DRIVER, Process},
 };
 
-/// Rows of exited processes that are kept; the oldest goes first.
+/// Exited processes that are remembered, of each kind; the oldest goes first.
 const MAX_EXITED: usize = 256;
 /// How large a page is unless the client says otherwise.
 const PAGE_BYTES: u64 = 1 << 20;
@@ -27,27 +27,33 @@ const MIN_ROWS_BYTES: usize = 256 << 10;
 /// How long init's helper may take to read the kernel's table.
 const DEADLINE: Duration = Duration::from_secs(5);
 
-/// The spawned processes that have exited, oldest first.
+/// The processes that have exited, oldest first. Those behind an `exec` have no row: nobody knows them by a pid. Their
+/// descendants can still be killed.
 #[derive(Debug, Default)]
-pub(super) struct Exited(VecDeque<ProcessRow>);
+pub(super) struct Exited {
+    rows: VecDeque<ProcessRow>,
+    execs: VecDeque<ProcessId>,
+}
 
 impl Exited {
-    /// What stood behind an `exec` is not remembered: nobody knows it by a pid.
-    pub(super) fn remembers(process: ProcessId) -> bool {
-        process.0 < ProcessId::FIRST_EXEC
-    }
-
-    pub(super) fn keep(&mut self, row: Option<ProcessRow>) {
-        let Some(row) = row else { return };
-        if self.0.len() == MAX_EXITED {
-            self.0.pop_front();
+    pub(super) fn keep(&mut self, process: &Process, exited: &ProcessExited) {
+        if process.id.0 < ProcessId::FIRST_EXEC {
+            push(&mut self.rows, process.exited_row(exited));
+        } else {
+            push(&mut self.execs, process.id);
         }
-        self.0.push_back(row);
     }
 
     pub(super) fn contains(&self, process: ProcessId) -> bool {
-        self.0.iter().any(|row| row.process == Some(process))
+        self.execs.contains(&process) || self.rows.iter().any(|row| row.process == Some(process))
     }
+}
+
+fn push<T>(queue: &mut VecDeque<T>, last: T) {
+    if queue.len() == MAX_EXITED {
+        queue.pop_front();
+    }
+    queue.push_back(last);
 }
 
 impl Vm {
@@ -71,7 +77,7 @@ impl Vm {
             wire_row(row, itself.map(|process| process.id), started_at_ms)
         });
         let here = |row: &&ProcessRow| row.pid > after && last.is_none_or(|last| row.pid <= last);
-        let mut rows: Vec<ProcessRow> = live.chain(state.exited.0.iter().filter(here).cloned()).collect();
+        let mut rows: Vec<ProcessRow> = live.chain(state.exited.rows.iter().filter(here).cloned()).collect();
         drop(state);
         rows.sort_by_key(|row| row.pid);
         Ok(cut(rows, last, max_bytes))
