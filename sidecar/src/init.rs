@@ -30,7 +30,8 @@ mod tree;
 
 use std::os::fd::OwnedFd;
 
-pub use client::{Commands, Event, Events, ListError, StartSpec, Stdio};
+pub use client::{Commands, Event, Events, ListError, Listing, StartSpec, Stdio};
+pub(crate) use list::{MAX_ARGS, MAX_ARGS_BYTES, MAX_HELPERS};
 pub(crate) use messages::Boot;
 pub use messages::{Exit, SignalTarget, StartStep};
 pub use rows::Row;

@@ -7,6 +7,7 @@ mod start;
 use std::{sync::Arc, time::Duration};
 
 use agentvm_wire::{
+    bytes64::{self, Bytes64},
     error::{Code, Rejection},
     id::{ProcessId, RequestId, StreamId},
     process::{
@@ -20,7 +21,7 @@ pub(crate) use start::{Defaults, start};
 
 use crate::{
     errno,
-    init::{Exit, StartStep},
+    init::{Exit, MAX_ARGS, MAX_ARGS_BYTES, StartStep},
     stdio::source::Source,
 };
 
@@ -33,13 +34,22 @@ pub(crate) struct Process {
     lifecycle: Lifecycle,
     pub(crate) id: ProcessId,
     command: String,
-    args: Vec<String>,
+    /// The arguments as the table remembers them.
+    shown: Arguments,
     cwd: String,
     outputs: Outputs,
     stdin: Option<StreamId>,
     drain: Option<Drain>,
     pub(crate) pid: u32,
     started_at_ms: u64,
+}
+
+/// The command and its arguments, cut as init cuts those of live processes.
+#[derive(Debug)]
+struct Arguments {
+    args: Vec<String>,
+    args_b64: Option<Vec<Bytes64>>,
+    truncated: bool,
 }
 
 /// The outputs a process has, and the news of both.
@@ -57,7 +67,7 @@ impl Process {
             lifecycle: Lifecycle::Starting { request },
             id: execute.process,
             command: execute.command.clone(),
-            args: execute.args.clone(),
+            shown: Arguments::of(execute),
             cwd,
             outputs,
             stdin: execute.streams.stdin,
@@ -151,9 +161,9 @@ impl Process {
             sid: self.pid,
             driver: DRIVER.to_owned(),
             command: self.command.clone(),
-            args: std::iter::once(self.command.clone()).chain(self.args.iter().cloned()).collect(),
-            args_b64: None,
-            args_truncated: false,
+            args: self.shown.args.clone(),
+            args_b64: self.shown.args_b64.clone(),
+            args_truncated: self.shown.truncated,
             cwd: Some(self.cwd.clone()),
             status: ProcessStatus::Exited,
             exit_code: Some(exited.exit_code),
@@ -163,6 +173,30 @@ impl Process {
             rss_bytes: 0,
             cpu_time_us: exited.user_us + exited.sys_us,
         }
+    }
+}
+
+impl Arguments {
+    fn of(execute: &Execute) -> Self {
+        let command = execute.command_b64.as_ref().map_or(execute.command.as_bytes(), |bytes| &bytes.0);
+        let args: Vec<&[u8]> = match &execute.args_b64 {
+            Some(list) => list.iter().map(|arg| &*arg.0).collect(),
+            None => execute.args.iter().map(String::as_bytes).collect(),
+        };
+        let (mut kept, mut room, mut truncated) = (Vec::new(), MAX_ARGS_BYTES, false);
+        for arg in std::iter::once(command).chain(args) {
+            // Each ends with a NUL, which has to fit too.
+            truncated = kept.len() == MAX_ARGS || arg.len() >= room;
+            if kept.len() < MAX_ARGS && room > 0 {
+                kept.push(arg[..arg.len().min(room)].to_vec());
+            }
+            if truncated {
+                break;
+            }
+            room -= arg.len() + 1;
+        }
+        let (args, args_b64) = bytes64::split_all(kept);
+        Self { args, args_b64, truncated }
     }
 }
 

@@ -22,7 +22,7 @@ use agentvm_wire::{
     vm::{VmDisposed, VmState, VmStateChanged},
 };
 use futures_util::{StreamExt as _, stream::FuturesUnordered};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 
 use crate::{
     init::{self, Commands, Event, Events},
@@ -40,6 +40,8 @@ pub(crate) struct Vm {
     cwd: String,
     guest_ids: Option<(u32, u32)>,
     state: Mutex<State>,
+    /// Who reads the table now: no more than init has helpers for.
+    listings: Semaphore,
     /// Work not yet taken over by the VM's task, and what wakes it for that.
     added: Mutex<Vec<Work>>,
     more: Notify,
@@ -83,6 +85,7 @@ impl Vm {
             cwd: booted.cwd,
             guest_ids: booted.guest_ids,
             state: Mutex::default(),
+            listings: Semaphore::new(init::MAX_HELPERS),
             added: Mutex::default(),
             more: Notify::new(),
         });
@@ -148,7 +151,8 @@ impl Vm {
                 return self.link.reject(request, Rejection::new(Code::NOT_FOUND, message));
             }
         };
-        if ended {
+        // Of a tree somebody may be left.
+        if ended && body.target != SignalTarget::Tree {
             let nobody = ProcessSignaled { delivered: 0 };
             return self.link.respond(request, &Response::ProcessSignaled(nobody));
         }
@@ -259,10 +263,9 @@ impl Vm {
                 }
                 Action::TellExit(exit) => {
                     let exited = process.exited(&exit);
-                    let row = table::Exited::remembers(id).then(|| process.exited_row(&exited));
+                    state.exited.keep(process, &exited);
                     self.drain_if_asked(process, exited.output_open);
                     self.link.event(self.id, &WireEvent::ProcessExited(exited));
-                    state.exited.keep(row);
                     break;
                 }
             }

@@ -289,7 +289,7 @@ pub struct ProcessRow {
     pub driver: String,
     /// The kernel's short name (`comm`); for an exited row the command as it was started.
     pub command: String,
-    /// Arguments with argv\[0\], cut at 64 KiB.
+    /// Arguments with argv\[0\], cut at 64 KiB or 4096 arguments.
     pub args: Vec<String>,
     /// All of `args` where one of them is not UTF-8.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -35,7 +35,7 @@ pub struct ProcessInfo {
     pub command: String,
     /// Arguments with argv\[0\], exact; bytes that are not UTF-8 become U+FFFD here.
     pub args: Vec<String>,
-    /// `args` was cut at 64 KiB.
+    /// `args` was cut, at 64 KiB or 4096 arguments.
     pub args_truncated: bool,
     /// Working directory; empty where it cannot be read.
     pub cwd: String,

@@ -14,7 +14,7 @@ use agentvm_wire::id::ProcessId;
 use rustix::io::Errno;
 
 pub(crate) use connection::Connection;
-pub use listing::ListError;
+pub use listing::{ListError, Listing};
 pub use spec::{StartSpec, Stdio};
 
 use super::messages::{Exit, Reply, Request, SignalTarget, StartStep};

@@ -18,19 +18,20 @@ use super::rows::{Row, Writer};
 use super::server::{Gone, Server};
 use super::stat;
 use super::table::Table;
+use crate::launch::ZYGOTE_NAME;
 use crate::sys::clone::{Forked, fork};
 use crate::sys::exec::exit_now;
 use crate::sys::wait::ChangeKind;
 use crate::sys::{descriptors, signals};
 
 /// Bytes of arguments a row holds at most.
-const MAX_ARGS_BYTES: usize = 64 << 10;
+pub(crate) const MAX_ARGS_BYTES: usize = 64 << 10;
 
-/// Bytes of a row beside its arguments and working directory, generously.
-const ROW_OVERHEAD_BYTES: usize = 256;
+/// How many arguments a row holds at most: what reads them keeps each in memory of its own, however short it is.
+pub(crate) const MAX_ARGS: usize = 4096;
 
 /// Helpers at once; the next request is refused with EAGAIN.
-const MAX_HELPERS: usize = 8;
+pub(crate) const MAX_HELPERS: usize = 8;
 
 /// A guest of the same uid can kill a helper; this often another one is started.
 const MAX_ATTEMPTS: u32 = 3;
@@ -63,6 +64,7 @@ impl Helper {
 #[derive(Debug)]
 struct ListRequest {
     token: u64,
+    after: u32,
     max_bytes: u64,
     file: OwnedFd,
 }
@@ -75,6 +77,7 @@ impl Server<'_> {
     pub(super) fn list(
         &mut self,
         token: u64,
+        after: u32,
         max_bytes: u64,
         deadline: Duration,
         descriptors: Vec<OwnedFd>,
@@ -85,7 +88,7 @@ impl Server<'_> {
         if self.helpers.len() >= MAX_HELPERS {
             return self.listed(token, Err(Errno::AGAIN));
         }
-        let request = ListRequest { token, max_bytes, file };
+        let request = ListRequest { token, after, max_bytes, file };
         let now = Instant::now();
         let deadline = now.checked_add(deadline).unwrap_or(now);
         self.start_helper(Helper { request, attempts: 1, deadline, given_up: false })
@@ -156,33 +159,46 @@ impl Server<'_> {
 /// Is the helper: writes the rows and says how it went.
 fn help(request: &ListRequest, table: &Table, helpers: &Helpers) -> i32 {
     match write_rows(request, table, helpers) {
-        Ok(()) => COMPLETE,
-        Err(Errno::NOSPC) => TRUNCATED,
+        Ok(true) => COMPLETE,
+        Ok(false) => TRUNCATED,
         Err(_) => FAILED,
     }
 }
 
-fn write_rows(request: &ListRequest, table: &Table, helpers: &Helpers) -> Result<(), Errno> {
+/// Whether all rows fitted.
+fn write_rows(request: &ListRequest, table: &Table, helpers: &Helpers) -> Result<bool, Errno> {
     signals::unblock_all()?;
     descriptors::close_all_but(request.file.as_raw_fd())?;
     let members = Members::open()?;
-    let pids = members.pids()?;
-    let max_bytes = usize::try_from(request.max_bytes).unwrap_or(usize::MAX);
-    let share = (max_bytes / pids.len().max(1)).saturating_sub(ROW_OVERHEAD_BYTES);
-    let reader =
-        Reader { members: &members, table, boot_ms: boot_time_ms(), args_bytes: share.min(MAX_ARGS_BYTES) };
+    let reader = Reader { members: &members, table, boot_ms: boot_time_ms() };
     let mut writer = Writer::new(request.file.try_clone().map_err(|_| Errno::MFILE)?, request.max_bytes);
     let own = getpid();
-    for pid in pids {
+    for pid in members.pids()? {
+        if pid.as_raw_nonzero().get().unsigned_abs() <= request.after {
+            continue;
+        }
         if pid == own || helpers.contains_key(&pid.as_raw_nonzero().get()) {
             continue;
         }
         // One that has ended meanwhile has no row.
         if let Some(row) = reader.row(pid) {
-            writer.push(&row)?;
+            if is_ours(&row) {
+                continue;
+            }
+            match writer.push(&row) {
+                Ok(()) => {}
+                Err(Errno::NOSPC) => return writer.finish().map(|()| false),
+                Err(errno) => return Err(errno),
+            }
         }
     }
-    writer.finish()
+    writer.finish().map(|()| true)
+}
+
+/// Whether it is a child of init that runs our code: a helper forked after this one, or a start that has not executed
+/// its command. Only those belong to no tree.
+fn is_ours(row: &Row) -> bool {
+    row.process.is_none() && row.ppid == 1 && row.comm == ZYGOTE_NAME.as_bytes()
 }
 
 /// Reads rows.
@@ -191,8 +207,6 @@ struct Reader<'a> {
     table: &'a Table,
     /// When the machine started, in milliseconds since the epoch.
     boot_ms: u64,
-    /// Bytes of arguments a row may hold.
-    args_bytes: usize,
 }
 
 impl Reader<'_> {
@@ -229,18 +243,19 @@ impl Reader<'_> {
     }
 
     fn args(&self, pid: i32) -> (Vec<Vec<u8>>, bool) {
-        let Some(mut text) = self.read(&format!("{pid}/cmdline"), self.args_bytes + 1) else {
+        let Some(mut text) = self.read(&format!("{pid}/cmdline"), MAX_ARGS_BYTES + 1) else {
             return (Vec::new(), false);
         };
-        let truncated = text.len() > self.args_bytes;
-        text.truncate(self.args_bytes);
+        let truncated = text.len() > MAX_ARGS_BYTES;
+        text.truncate(MAX_ARGS_BYTES);
         if text.is_empty() {
             return (Vec::new(), truncated);
         }
         if text.last() == Some(&0) {
             text.pop();
         }
-        (text.split(|byte| *byte == 0).map(<[u8]>::to_vec).collect(), truncated)
+        let mut args = text.split(|byte| *byte == 0).map(<[u8]>::to_vec);
+        (args.by_ref().take(MAX_ARGS).collect(), truncated || args.next().is_some())
     }
 
     fn read(&self, path: &str, limit: usize) -> Option<Vec<u8>> {

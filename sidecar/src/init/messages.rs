@@ -37,10 +37,12 @@ pub(crate) enum Request {
         /// How far the signal goes.
         target: SignalTarget,
     },
-    /// List everything in the VM. Descriptor: the file to write rows to.
+    /// List what is in the VM, a page of it. Descriptor: the file to write rows to.
     List {
         /// Comes back with the answer.
         token: u64,
+        /// Only what has a higher pid.
+        after: u32,
         /// Bytes of rows at most.
         max_bytes: u64,
         /// Milliseconds after which it is given up.

@@ -1,10 +1,10 @@
 //! The rows of a process table, as a helper writes them to a memory file and the sidecar reads them.
 //!
 //! ```text
-//!   8 bytes: length of all that follows    4 bytes: length of a row    the row    4 bytes …
+//!   8 bytes: length of everything, these included    4 bytes: length of a row    the row    4 bytes …
 //! ```
 //!
-//! The length in front is written last: while it is zero there are no rows. A finished table has init's at least.
+//! The length in front is written last: while it is zero the table is not finished.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -29,7 +29,7 @@ pub struct Row {
     pub comm: Vec<u8>,
     /// Its arguments, the command first; empty for a zombie.
     pub args: Vec<Vec<u8>>,
-    /// Whether `args` was cut: at 64 KiB, or earlier where many rows share the space.
+    /// Whether `args` was cut: at 64 KiB or 4096 arguments.
     pub args_truncated: bool,
     /// Its working directory, where that can be read.
     pub cwd: Option<Vec<u8>>,
@@ -71,8 +71,7 @@ impl Writer {
 
     /// Makes the rows valid.
     pub(super) fn finish(self) -> Result<(), Errno> {
-        let length = self.at - HEADER as u64;
-        pwrite(&self.file, &length.to_le_bytes(), 0).map(drop)
+        pwrite(&self.file, &self.at.to_le_bytes(), 0).map(drop)
     }
 
     fn write(&mut self, mut bytes: &[u8]) -> Result<(), Errno> {
@@ -91,8 +90,9 @@ pub(super) fn read(file: impl AsFd, max_bytes: usize) -> Result<Vec<Row>, Errno>
     if pread(&file, &mut header, 0)? != header.len() {
         return Err(Errno::BADMSG);
     }
-    let length = usize::try_from(u64::from_le_bytes(header)).map_err(|_| Errno::BADMSG)?;
-    if length == 0 || length > max_bytes {
+    let end = usize::try_from(u64::from_le_bytes(header)).map_err(|_| Errno::BADMSG)?;
+    let length = end.checked_sub(HEADER).ok_or(Errno::BADMSG)?;
+    if length > max_bytes {
         return Err(Errno::BADMSG);
     }
     let mut bytes = vec![0; length];

@@ -162,8 +162,8 @@ impl<'a> Server<'a> {
                 }
             }
             Request::Signal { token, process, signal, target } => self.signal(token, process, signal, target),
-            Request::List { token, max_bytes, deadline_ms } => {
-                self.list(token, max_bytes, Duration::from_millis(deadline_ms), descriptors)
+            Request::List { token, after, max_bytes, deadline_ms } => {
+                self.list(token, after, max_bytes, Duration::from_millis(deadline_ms), descriptors)
             }
         }
     }

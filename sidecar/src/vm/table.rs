@@ -6,7 +6,7 @@ use agentvm_wire::{
     bytes64,
     error::{Code, Rejection},
     id::ProcessId,
-    process::{ProcessRow, ProcessSnapshot, ProcessStatus, ProcessTable},
+    process::{ProcessExited, ProcessRow, ProcessSnapshot, ProcessStatus, ProcessTable},
 };
 
 use super::Vm;
@@ -16,61 +16,77 @@ use crate::{
     process::{DRIVER, Process},
 };
 
-/// Rows of exited processes that are kept; the oldest goes first.
+/// Exited processes that are remembered, of each kind; the oldest goes first.
 const MAX_EXITED: usize = 256;
 /// How large a page is unless the client says otherwise.
 const PAGE_BYTES: u64 = 1 << 20;
-/// How many bytes of rows init may write.
-const MAX_TABLE_BYTES: usize = 64 << 20;
+/// How large a page may be at most: an answer is far below the largest message, and one row always fits.
+const MAX_PAGE_BYTES: u64 = 4 << 20;
+/// How many bytes of rows init may write for a page at least: more than one row has.
+const MIN_ROWS_BYTES: usize = 256 << 10;
 /// How long init's helper may take to read the kernel's table.
 const DEADLINE: Duration = Duration::from_secs(5);
 
-/// The spawned processes that have exited, oldest first.
+/// The processes that have exited, oldest first. Those behind an `exec` have no row: nobody knows them by a pid. Their
+/// descendants can still be killed.
 #[derive(Debug, Default)]
-pub(super) struct Exited(VecDeque<ProcessRow>);
+pub(super) struct Exited {
+    rows: VecDeque<ProcessRow>,
+    execs: VecDeque<ProcessId>,
+}
 
 impl Exited {
-    /// What stood behind an `exec` is not remembered: nobody knows it by a pid.
-    pub(super) fn remembers(process: ProcessId) -> bool {
-        process.0 < ProcessId::FIRST_EXEC
-    }
-
-    pub(super) fn keep(&mut self, row: Option<ProcessRow>) {
-        let Some(row) = row else { return };
-        if self.0.len() == MAX_EXITED {
-            self.0.pop_front();
+    pub(super) fn keep(&mut self, process: &Process, exited: &ProcessExited) {
+        if process.id.0 < ProcessId::FIRST_EXEC {
+            push(&mut self.rows, process.exited_row(exited));
+        } else {
+            push(&mut self.execs, process.id);
         }
-        self.0.push_back(row);
     }
 
     pub(super) fn contains(&self, process: ProcessId) -> bool {
-        self.0.iter().any(|row| row.process == Some(process))
+        self.execs.contains(&process) || self.rows.iter().any(|row| row.process == Some(process))
     }
+}
+
+fn push<T>(queue: &mut VecDeque<T>, last: T) {
+    if queue.len() == MAX_EXITED {
+        queue.pop_front();
+    }
+    queue.push_back(last);
 }
 
 impl Vm {
     /// One page of the table.
     pub(super) async fn read_table(&self, page: ProcessSnapshot) -> Result<ProcessTable, Rejection> {
-        let listed =
-            self.commands.list(MAX_TABLE_BYTES, DEADLINE).await.map_err(|error| rejection(&error))?;
+        let max_bytes = page.max_bytes.unwrap_or(PAGE_BYTES).min(MAX_PAGE_BYTES);
+        let rows_bytes = usize::try_from(max_bytes).unwrap_or(usize::MAX).max(MIN_ROWS_BYTES);
+        let after = page.after.unwrap_or(0);
+        let listing = {
+            // Init refuses what goes beyond its helpers. Nobody closes the semaphore.
+            let _turn = self.listings.acquire().await;
+            self.commands.list(after, rows_bytes, DEADLINE).await.map_err(|error| rejection(&error))?
+        };
+        let last = listing.rows.last().filter(|_| listing.more).map(|row| row.pid);
         let state = self.lock();
-        let live = listed.into_iter().map(|row| {
+        let live = listing.rows.into_iter().map(|row| {
             let root = row.process.and_then(|process| state.processes.get(&process));
             let itself = root.filter(|root| root.pid == row.pid);
             // The kernel counts from the fork, and in ticks; the start that was told is exact.
             let started_at_ms = itself.map_or(row.started_at_ms, Process::started_at_ms);
             wire_row(row, itself.map(|process| process.id), started_at_ms)
         });
-        let mut rows: Vec<ProcessRow> = live.chain(state.exited.0.iter().cloned()).collect();
+        let here = |row: &&ProcessRow| row.pid > after && last.is_none_or(|last| row.pid <= last);
+        let mut rows: Vec<ProcessRow> = live.chain(state.exited.rows.iter().filter(here).cloned()).collect();
         drop(state);
         rows.sort_by_key(|row| row.pid);
-        rows.retain(|row| page.after.is_none_or(|after| row.pid > after));
-        Ok(cut(rows, page.max_bytes.unwrap_or(PAGE_BYTES)))
+        Ok(cut(rows, last, max_bytes))
     }
 }
 
-/// As many rows as fit, at least one; rows of one pid stay together, because the next page begins behind a pid.
-fn cut(mut rows: Vec<ProcessRow>, max_bytes: u64) -> ProcessTable {
+/// As many rows as fit, at least one; rows of one pid stay together, because the next page begins behind a pid. `last`
+/// is where these rows end if more follow.
+fn cut(mut rows: Vec<ProcessRow>, last: Option<u32>, max_bytes: u64) -> ProcessTable {
     let mut size = 0;
     let mut end = rows.len();
     for (index, row) in rows.iter().enumerate() {
@@ -80,7 +96,7 @@ fn cut(mut rows: Vec<ProcessRow>, max_bytes: u64) -> ProcessTable {
             break;
         }
     }
-    let next = (end < rows.len()).then(|| rows[end - 1].pid);
+    let next = if end < rows.len() { Some(rows[end - 1].pid) } else { last };
     rows.truncate(end);
     ProcessTable { rows, next }
 }

@@ -14,7 +14,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::time::Timespec;
 use tokio::runtime::Runtime;
 
-use crate::init::{Event, ListError, Row, SignalTarget, StartSpec, Stdio};
+use crate::init::{Event, ListError, Listing, Row, SignalTarget, StartSpec, Stdio};
 use crate::zygote::{Booted, Zygote};
 
 /// How long anything may take before a test gives up on it.
@@ -178,14 +178,25 @@ impl Vm {
         max_bytes: usize,
         deadline: Duration,
     ) -> Result<Vec<Row>, ListError> {
+        let listing = self.page(0, max_bytes, deadline)?;
+        assert!(!listing.more, "the table fits in {max_bytes} bytes");
+        Ok(listing.rows)
+    }
+
+    pub(super) fn page(
+        &mut self,
+        after: u32,
+        max_bytes: usize,
+        deadline: Duration,
+    ) -> Result<Listing, ListError> {
         let commands = self.booted.commands.clone();
         let (events, ended) = (&mut self.booted.events, &mut self.ended);
         self.host.run(async {
-            let listing = commands.list(max_bytes, deadline);
+            let listing = commands.list(after, max_bytes, deadline);
             tokio::pin!(listing);
             loop {
                 tokio::select! {
-                    rows = &mut listing => return rows,
+                    listing = &mut listing => return listing,
                     event = events.next() => *ended |= event == Event::Ended,
                 }
             }

@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::harness::Vm;
-use crate::init::{ListError, Row};
+use crate::init::{ListError, Listing, Row};
 
 /// Shell: waits until process `$p` is a sleep rather than a shell about to become one.
 const UNTIL_SLEEP: &str = "while [ \"$(cat /proc/$p/comm)\" != sleep ]; do :; done";
@@ -78,20 +78,44 @@ fn a_zombie_is_listed_as_one_and_belongs_where_its_parent_does() {
 }
 
 #[test]
-fn long_arguments_are_cut_and_marked_so_that_every_row_fits() {
+fn long_arguments_are_cut_and_marked_and_a_page_holds_what_fits() {
     let mut vm = Vm::new();
+    let limit = Duration::from_secs(10);
     let long = "x".repeat(100_000);
     for _ in 0..20 {
         vm.start("sh", &["-c", "kill -STOP $$", &long]);
     }
-    let rows = vm.list_within(300_000, Duration::from_secs(10)).unwrap();
-    let shells: Vec<_> = rows.iter().filter(|row| row.comm == b"sh").collect();
+    let all = vm.list_within(64 << 20, limit).unwrap();
+    let shells: Vec<_> = all.iter().filter(|row| row.comm == b"sh").collect();
     assert_eq!(shells.len(), 20);
     assert!(shells.iter().all(|row| row.args_truncated && row.args.len() == 4));
-    let rows = vm.list_within(64 << 20, Duration::from_secs(10)).unwrap();
-    let bytes: usize = row_of(&rows[..2], "sh").args.iter().map(|arg| arg.len() + 1).sum();
+    let bytes: usize = shells[0].args.iter().map(|arg| arg.len() + 1).sum();
     assert!((65_530..=65_540).contains(&bytes), "{bytes}");
-    assert_eq!(vm.list_within(500, Duration::from_secs(10)), Err(ListError::TooLarge { limit_bytes: 500 }));
+
+    let mut paged = Vec::new();
+    loop {
+        let page = vm.page(paged.last().map_or(0, |row: &Row| row.pid), 300_000, limit).unwrap();
+        assert!((1..=5).contains(&page.rows.len()), "{} rows", page.rows.len());
+        paged.extend(page.rows);
+        if !page.more {
+            break;
+        }
+    }
+    let pids = |rows: &[Row]| rows.iter().map(|row| row.pid).collect::<Vec<_>>();
+    assert_eq!(pids(&paged), pids(&all));
+    let behind = vm.page(all.last().unwrap().pid, 300_000, limit).unwrap();
+    assert_eq!(behind, Listing { rows: Vec::new(), more: false });
+    assert_eq!(vm.page(0, 20, limit), Err(ListError::TooLarge { limit_bytes: 20 }));
+}
+
+#[test]
+fn many_arguments_are_cut_and_marked() {
+    let mut vm = Vm::new();
+    let many = vec![""; 10_000];
+    vm.start("sh", &[&["-c", "kill -STOP $$"], &many[..]].concat());
+    let rows = vm.list().unwrap();
+    let sh = row_of(&rows, "sh");
+    assert_eq!((sh.args.len(), sh.args_truncated), (4096, true));
 }
 
 #[test]
@@ -99,7 +123,7 @@ fn a_list_of_a_vm_that_has_ended_says_so() {
     let mut vm = Vm::new();
     vm.booted.commands.end();
     assert_eq!(vm.list(), Err(ListError::Ended));
-    assert_eq!(vm.run(vm.booted.commands.list(1000, Duration::from_secs(1))), Err(ListError::Ended));
+    assert_eq!(vm.run(vm.booted.commands.list(0, 1000, Duration::from_secs(1))), Err(ListError::Ended));
 }
 
 #[test]

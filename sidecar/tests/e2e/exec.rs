@@ -218,6 +218,35 @@ async fn d14_dropping_an_exec_kills_its_tree() {
     no_process_has_argument(&vm, "4712").await;
 }
 
+/// Shell: a descendant that does nothing before the shell itself has ended.
+const ONCE_ALONE: &str = "while kill -0 $$ 2>/dev/null; do :; done";
+
+#[tokio::test]
+async fn the_capture_limit_kills_descendants_that_exceed_it_after_the_commands_own_end() {
+    let vm = vm().await;
+    let options = ExecOptions::new().max_output_bytes(100_000);
+    let command = format!("({ONCE_ALONE}; exec yes 4714) & exit 0");
+    let error = within(vm.exec(&command, options)).await.unwrap_err();
+    assert!(matches!(error, ClientError::CaptureLimit { .. }), "{error:?}");
+    no_process_has_argument(&vm, "4714").await;
+}
+
+#[tokio::test]
+async fn d14_dropping_an_exec_whose_command_has_ended_kills_what_it_left() {
+    let vm = vm().await;
+    let (started, mut begun) = tokio::sync::mpsc::unbounded_channel();
+    let options = ExecOptions::new().on_stdout(move |bytes| drop(started.send(bytes.to_vec())));
+    let command = format!("({ONCE_ALONE}; exec yes 4715) & exit 0");
+    {
+        let run = vm.exec(&command, options.capture_stdio(false));
+        tokio::select! {
+            result = run => panic!("{result:?}"),
+            some = within(begun.recv()) => assert!(some.unwrap().starts_with(b"4715\n")),
+        }
+    }
+    no_process_has_argument(&vm, "4715").await;
+}
+
 /// Waits until no live process of the VM has an argument.
 async fn no_process_has_argument(vm: &agentvm_sdk::AgentOs, argument: &str) {
     until("the tree is gone", Duration::from_secs(5), || async {

@@ -126,3 +126,43 @@ async fn a_table_of_many_pages_is_read_whole() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn many_may_ask_for_the_table_at_once() {
+    let vm = vm().await;
+    let mut asking = tokio::task::JoinSet::new();
+    for _ in 0..64 {
+        let vm = vm.clone();
+        asking.spawn(async move { within(vm.all_processes()).await.map(|table| table.len()) });
+    }
+    while let Some(asked) = asking.join_next().await {
+        assert_eq!(asked.unwrap().unwrap(), 1);
+    }
+}
+
+#[tokio::test]
+async fn e68_the_arguments_of_an_exited_process_are_cut_and_marked() {
+    let vm = vm().await;
+    let long = vec!["x".repeat(100_000); 10];
+    let process = vm.spawn("true", long, SpawnOptions::new()).unwrap();
+    within(process.wait()).await.unwrap();
+    let table = within(vm.all_processes()).await.unwrap();
+    let row = table.iter().find(|row| row.pid == process.pid()).unwrap();
+    let bytes: usize = row.args.iter().map(|arg| arg.len() + 1).sum();
+    assert!(row.args_truncated && bytes <= (64 << 10) + 1, "{bytes}");
+}
+
+#[tokio::test]
+async fn e68_a_large_table_comes_page_by_page_and_whole() {
+    let vm = vm().await;
+    out(&vm, "mkfifo /workspace/never").await;
+    // A shell's children that execute nothing have its arguments.
+    let script =
+        "i=0; while [ $i -lt 400 ]; do (read x < /workspace/never) & i=$((i+1)); done; echo up; wait";
+    let process = vm.spawn("sh", ["-c", script, &"x".repeat(100_000)], SpawnOptions::new()).unwrap();
+    let mut stream = process.stdout();
+    assert_eq!(within(stream.next()).await, Some(Ok(Output::Data("up\n".into()))));
+    let table = within(vm.all_processes()).await.unwrap();
+    let cut = table.iter().filter(|row| row.args_truncated).count();
+    assert_eq!((table.len(), cut), (402, 401));
+}

@@ -17,8 +17,8 @@ pub enum ListError {
     /// Not in time.
     #[error("the process table was not read within {0:?}")]
     TimedOut(Duration),
-    /// The rows do not fit, though arguments were cut.
-    #[error("the process table is larger than {limit_bytes} bytes")]
+    /// Not even one row fits.
+    #[error("a row of the process table is larger than {limit_bytes} bytes")]
     TooLarge {
         /// What was allowed.
         limit_bytes: usize,
@@ -34,30 +34,43 @@ pub enum ListError {
     },
 }
 
+/// One page of the process table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listing {
+    /// By rising pid.
+    pub rows: Vec<Row>,
+    /// There are more behind the last.
+    pub more: bool,
+}
+
 impl Commands {
-    /// Everything that runs in the VM, by rising pid: init too, its helpers not.
-    ///
-    /// `max_bytes` bounds the rows together: arguments are cut so that each process has its share. Needs
+    /// What runs in the VM with a pid above `after`, as far as it fits in `max_bytes`: init too, its helpers not. Needs
     /// [`Events::next`](super::Events::next) to be awaited meanwhile.
     ///
     /// Cancel safety: safe.
-    pub async fn list(&self, max_bytes: usize, deadline: Duration) -> Result<Vec<Row>, ListError> {
+    pub async fn list(&self, after: u32, max_bytes: usize, deadline: Duration) -> Result<Listing, ListError> {
         let failed = |errno: Errno| ListError::Failed { errno: errno.raw_os_error() };
         let file = memfd_create(c"rows", MemfdFlags::CLOEXEC).map_err(failed)?;
         let passed = file.try_clone().map_err(|_| failed(Errno::MFILE))?;
         let (token, outcome) = self.connection.expect_listing();
         let request = Request::List {
             token,
+            after,
             max_bytes: max_bytes as u64,
             deadline_ms: u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX),
         };
         self.connection.send(&request, vec![passed]);
         let outcome = tokio::time::timeout(deadline, outcome).await;
-        match outcome.map_err(|_| ListError::TimedOut(deadline))?.map_err(|_| ListError::Ended)? {
-            ListOutcome::Complete => rows::read(file.as_fd(), max_bytes).map_err(failed),
-            ListOutcome::Truncated => Err(ListError::TooLarge { limit_bytes: max_bytes }),
-            ListOutcome::Failed { errno: libc::ETIMEDOUT } => Err(ListError::TimedOut(deadline)),
-            ListOutcome::Failed { errno } => Err(ListError::Failed { errno }),
+        let more = match outcome.map_err(|_| ListError::TimedOut(deadline))?.map_err(|_| ListError::Ended)? {
+            ListOutcome::Complete => false,
+            ListOutcome::Truncated => true,
+            ListOutcome::Failed { errno: libc::ETIMEDOUT } => return Err(ListError::TimedOut(deadline)),
+            ListOutcome::Failed { errno } => return Err(ListError::Failed { errno }),
+        };
+        let rows = rows::read(file.as_fd(), max_bytes).map_err(failed)?;
+        match rows.is_empty() && more {
+            true => Err(ListError::TooLarge { limit_bytes: max_bytes }),
+            false => Ok(Listing { rows, more }),
         }
     }
 }
