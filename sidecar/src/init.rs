@@ -3,7 +3,7 @@
 //! ```text
 //!   sidecar                                        init (PID 1)
 //!   client: Commands ──── start, signal, list ───► server: epoll loop ──► start: fork, become the guest, exec
-//!           Events   ◄─── started, exited, … ─────         │
+//!           Events   ◄─── started, exited, … ─────         │    └─ spare: one child forked ahead
 //!                                                          ├─ reap: waitid for everything in the VM
 //!                                                          ├─ tree: find and kill by UTS namespace
 //!                                                          └─ list: a short-lived helper reads /proc
@@ -22,6 +22,7 @@ mod reap;
 mod rows;
 mod server;
 mod signal;
+mod spare;
 mod start;
 mod stat;
 mod strings;

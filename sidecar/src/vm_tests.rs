@@ -7,5 +7,6 @@ mod boot;
 mod harness;
 mod list;
 mod process;
+mod spare;
 mod tools;
 mod tree;

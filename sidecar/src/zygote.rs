@@ -31,7 +31,7 @@ use crate::packet::{self, Packet};
 use crate::sys::reactor::watch;
 use messages::Birth;
 
-pub(crate) use run::run;
+pub(crate) use run::{IGNORED, run};
 pub use start::StartError;
 
 /// The sidecar's handle of its zygote; cheap to clone.

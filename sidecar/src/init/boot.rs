@@ -12,6 +12,7 @@ use crate::isolation::report::Facts;
 use crate::isolation::seccomp::Programs;
 use crate::isolation::{At as _, Fault, Step, capabilities, identity, network, rlimits, root_filesystem};
 use crate::sys::{descriptors, signals};
+use crate::zygote::IGNORED;
 
 /// Builds the VM around this process. `None`: the zygote gave up on it.
 pub(super) fn boot(
@@ -29,7 +30,8 @@ pub(super) fn boot(
     plan.reach(Step::Identity)?;
     identity::become_id(plan.id_maps.init_id(plan.guest), plan.id_maps).at(Step::Identity)?;
     setsid().at_path(Step::Identity, "session")?;
-    signals::reset_dispositions();
+    // All others are what they were at first.
+    IGNORED.into_iter().for_each(signals::restore);
 
     plan.reach(Step::Descriptors)?;
     descriptors::close_all_but(socket.as_raw_fd()).at(Step::Descriptors)?;

@@ -96,7 +96,7 @@ impl Server<'_> {
 
     fn start_helper(&mut self, helper: Helper) -> Result<(), Gone> {
         match fork(self.proof, false) {
-            Ok(Forked::Child) => exit_now(help(&helper.request, &self.table, &self.helpers)),
+            Ok(Forked::Child) => exit_now(self.help(&helper.request)),
             Ok(Forked::Parent(pid)) => {
                 self.helpers.insert(pid.as_raw_nonzero().get(), helper);
                 Ok(())
@@ -147,6 +147,45 @@ impl Server<'_> {
         }
     }
 
+    /// Is the helper: writes the rows and says how it went.
+    fn help(&self, request: &ListRequest) -> i32 {
+        match self.write_rows(request) {
+            Ok(true) => COMPLETE,
+            Ok(false) => TRUNCATED,
+            Err(_) => FAILED,
+        }
+    }
+
+    /// Whether all rows fitted.
+    fn write_rows(&self, request: &ListRequest) -> Result<bool, Errno> {
+        signals::unblock_all()?;
+        descriptors::close_all_but(request.file.as_raw_fd())?;
+        let members = Members::open()?;
+        let reader = Reader { members: &members, table: &self.table, boot_ms: boot_time_ms() };
+        let mut writer = Writer::new(request.file.try_clone().map_err(|_| Errno::MFILE)?, request.max_bytes);
+        let own = getpid();
+        for pid in members.pids()? {
+            if pid.as_raw_nonzero().get().unsigned_abs() <= request.after {
+                continue;
+            }
+            if pid == own || self.is_helper(pid) || self.is_spare(pid) {
+                continue;
+            }
+            // One that has ended meanwhile has no row.
+            if let Some(row) = reader.row(pid) {
+                if is_ours(&row) {
+                    continue;
+                }
+                match writer.push(&row) {
+                    Ok(()) => {}
+                    Err(Errno::NOSPC) => return writer.finish().map(|()| false),
+                    Err(errno) => return Err(errno),
+                }
+            }
+        }
+        writer.finish().map(|()| true)
+    }
+
     fn listed(&mut self, token: u64, result: Result<(), Errno>) -> Result<(), Gone> {
         let outcome = match result {
             Ok(()) => ListOutcome::Complete,
@@ -154,45 +193,6 @@ impl Server<'_> {
         };
         self.reply(&Reply::Listed { token, outcome })
     }
-}
-
-/// Is the helper: writes the rows and says how it went.
-fn help(request: &ListRequest, table: &Table, helpers: &Helpers) -> i32 {
-    match write_rows(request, table, helpers) {
-        Ok(true) => COMPLETE,
-        Ok(false) => TRUNCATED,
-        Err(_) => FAILED,
-    }
-}
-
-/// Whether all rows fitted.
-fn write_rows(request: &ListRequest, table: &Table, helpers: &Helpers) -> Result<bool, Errno> {
-    signals::unblock_all()?;
-    descriptors::close_all_but(request.file.as_raw_fd())?;
-    let members = Members::open()?;
-    let reader = Reader { members: &members, table, boot_ms: boot_time_ms() };
-    let mut writer = Writer::new(request.file.try_clone().map_err(|_| Errno::MFILE)?, request.max_bytes);
-    let own = getpid();
-    for pid in members.pids()? {
-        if pid.as_raw_nonzero().get().unsigned_abs() <= request.after {
-            continue;
-        }
-        if pid == own || helpers.contains_key(&pid.as_raw_nonzero().get()) {
-            continue;
-        }
-        // One that has ended meanwhile has no row.
-        if let Some(row) = reader.row(pid) {
-            if is_ours(&row) {
-                continue;
-            }
-            match writer.push(&row) {
-                Ok(()) => {}
-                Err(Errno::NOSPC) => return writer.finish().map(|()| false),
-                Err(errno) => return Err(errno),
-            }
-        }
-    }
-    writer.finish().map(|()| true)
 }
 
 /// Whether it is a child of init that runs our code: a helper forked after this one, or a start that has not executed
@@ -214,6 +214,9 @@ impl Reader<'_> {
         let number = pid.as_raw_nonzero();
         let stat = stat::parse(&self.read(&format!("{number}/stat"), 4096)?)?;
         let (args, args_truncated) = self.args(number.get());
+        // One of ours may have been forked long before it was started.
+        let root = self.table.root(pid).map(|process| process.started_at_ms);
+        let forked = self.boot_ms.saturating_add(stat.start_ticks * (1000 / TICKS_PER_SECOND));
         let cwd = readlinkat(self.members.folder(), format!("{number}/cwd"), Vec::new()).ok();
         Some(Row {
             process: self.owner(pid, stat.ppid),
@@ -226,7 +229,7 @@ impl Reader<'_> {
             args_truncated,
             cwd: cwd.map(std::ffi::CString::into_bytes),
             state: stat.state,
-            started_at_ms: self.boot_ms.saturating_add(stat.start_ticks * (1000 / TICKS_PER_SECOND)),
+            started_at_ms: root.unwrap_or(forked),
             rss_bytes: stat.rss_pages.saturating_mul(rustix::param::page_size() as u64),
             cpu_time_us: stat.cpu_ticks.saturating_mul(1_000_000 / TICKS_PER_SECOND),
         })
@@ -236,7 +239,7 @@ impl Reader<'_> {
     /// none any more, and belongs where its parent does.
     fn owner(&self, pid: Pid, parent: u32) -> Option<ProcessId> {
         let of = |pid: Pid| {
-            let by_pid = self.table.iter().find(|process| process.pid == pid).map(|process| process.id);
+            let by_pid = self.table.root(pid).map(|process| process.id);
             by_pid.or_else(|| self.table.owner_of(self.members.mark(pid)?))
         };
         of(pid).or_else(|| of(Pid::from_raw(i32::try_from(parent).ok()?)?))

@@ -200,19 +200,6 @@ pub enum StartStep {
 }
 
 impl StartStep {
-    /// All, by their number on the status pipe.
-    pub(crate) const ALL: [Self; 9] = [
-        Self::Request,
-        Self::Fork,
-        Self::Session,
-        Self::Stdio,
-        Self::Limits,
-        Self::Identity,
-        Self::Cwd,
-        Self::Handshake,
-        Self::Exec,
-    ];
-
     /// Stable name, as it crosses the wire: snake case.
     pub fn name(self) -> &'static str {
         match self {

@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::messages::{Exit, Reply};
 use super::server::{Gone, Server};
-use super::start;
+use super::start::{self, StartFault};
 use super::table::Stage;
 use crate::sys::wait::{Change, ChangeKind, Usage, detach, next_change};
 
@@ -27,6 +27,7 @@ impl Server<'_> {
 
     fn take(&mut self, Change { pid, kind }: Change) -> Result<(), Gone> {
         self.helper_changed(pid, kind)?;
+        self.spare_changed(pid, kind);
         match kind {
             ChangeKind::Exited { code, usage } => self.ended(pid, exit(Some(code), None, false, usage)),
             ChangeKind::Killed { signal, core_dumped, usage } => {
@@ -34,7 +35,7 @@ impl Server<'_> {
             }
             ChangeKind::Stopped => {
                 // A guest may stop itself and others of its own, but not what still runs our code.
-                if self.is_helper(pid) || self.still_starts(pid)? {
+                if self.is_helper(pid) || self.is_spare(pid) || self.still_starts(pid)? {
                     // It is our unreaped child, so the pid is its own.
                     let _ = kill_process(pid, Signal::CONT);
                 }
@@ -51,13 +52,13 @@ impl Server<'_> {
         }
     }
 
-    /// Whether a child has not executed its command yet; its pipe knows that before the event loop does.
+    /// Whether a child has not executed its command yet; its socket knows that before the event loop does.
     fn still_starts(&mut self, pid: Pid) -> Result<bool, Gone> {
-        let Some(Stage::Starting { status, .. }) = self.table.by_pid(pid).map(|process| &process.stage)
+        let Some(Stage::Starting { socket, .. }) = self.table.by_pid(pid).map(|process| &process.stage)
         else {
             return Ok(false);
         };
-        if start::is_decided(status) {
+        if start::is_decided(socket) {
             self.finish_start(pid)?;
             return Ok(false);
         }
@@ -65,7 +66,7 @@ impl Server<'_> {
     }
 
     fn ended(&mut self, pid: Pid, exit: Exit) -> Result<(), Gone> {
-        // The end of a child also ends its status pipe: what is in there is the outcome of its start.
+        // The end of a child also ends its socket: what is in there is the outcome of its start.
         self.finish_start(pid)?;
         match self.table.remove(pid) {
             Some(process) => self.reply(&Reply::Exited { process: process.id, exit }),
@@ -74,13 +75,13 @@ impl Server<'_> {
         }
     }
 
-    /// Reads the outcome of every start whose pipe has ended.
+    /// Reads the outcome of every start whose socket has ended.
     pub(super) fn finish_decided_starts(&mut self) -> Result<(), Gone> {
         let decided: Vec<Pid> = self
             .table
             .iter()
             .filter(|process| match &process.stage {
-                Stage::Starting { status, .. } => start::is_decided(status),
+                Stage::Starting { socket, .. } => start::is_decided(socket),
                 Stage::Running => false,
             })
             .map(|process| process.pid)
@@ -88,28 +89,41 @@ impl Server<'_> {
         decided.into_iter().try_for_each(|pid| self.finish_start(pid))
     }
 
-    /// Reads the outcome of a start whose pipe has ended; nothing if that was done before.
+    /// Reads the outcome of a start whose socket has ended; nothing if that was done before.
     pub(super) fn finish_start(&mut self, pid: Pid) -> Result<(), Gone> {
         let Some(process) = self.table.by_pid(pid) else { return Ok(()) };
-        let Stage::Starting { status, held, .. } = std::mem::replace(&mut process.stage, Stage::Running)
+        let Stage::Starting { socket, deadline, held, again } =
+            std::mem::replace(&mut process.stage, Stage::Running)
         else {
             return Ok(());
         };
         let id = process.id;
-        // Dropping the pipe also takes it out of the epoll set: no copy of it is left.
-        let outcome = start::outcome(&status);
-        drop(status);
-        match outcome {
-            Ok(mark) => {
+        process.started_at_ms = now_ms();
+        let started_at_ms = process.started_at_ms;
+        // Dropping the socket also takes it out of the epoll set: no copy of it is left.
+        let outcome = start::outcome(&socket);
+        drop(socket);
+        match (outcome, again) {
+            (Ok(mark), _) => {
                 self.table.set_mark(id, mark);
                 let pid = pid.as_raw_nonzero().get().unsigned_abs();
-                self.reply(&Reply::Started { process: id, pid, started_at_ms: now_ms() })?;
+                self.reply(&Reply::Started { process: id, pid, started_at_ms })?;
+                self.spare_is_due = true;
                 for signal in held {
                     self.signal(signal.token, id, signal.signal, signal.target)?;
                 }
                 Ok(())
             }
-            Err(fault) => {
+            // A guest killed the spare, perhaps before it was handed the request.
+            (Err(StartFault::WORDLESS), Some(request)) => {
+                self.table.remove(pid);
+                self.start_fresh(id, &request, deadline)?;
+                for signal in held {
+                    self.signal(signal.token, id, signal.signal, signal.target)?;
+                }
+                Ok(())
+            }
+            (Err(fault), _) => {
                 // The child is about to exit; it is reaped as an orphan.
                 self.table.remove(pid);
                 self.reply(&Reply::StartFailed { process: id, step: fault.step, errno: fault.errno })?;
@@ -134,7 +148,7 @@ fn exit(exit_code: Option<u8>, signal: Option<i32>, core_dumped: bool, usage: Us
     }
 }
 
-fn now_ms() -> u64 {
+pub(super) fn now_ms() -> u64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .ok()

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
+use agentvm_wire::id::ProcessId;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
@@ -12,15 +13,17 @@ use rustix::time::Timespec;
 
 use super::list::{Helper, Helpers};
 use super::members::Members;
-use super::messages::{Reply, Request};
-use super::start;
+use super::messages::{Reply, Request, Start};
+use super::reap::now_ms;
+use super::spare::Spare;
+use super::start::{self, Child};
 use super::table::{Process, Stage, Table};
 use super::tree::TreeKill;
 use crate::isolation::plan::Plan;
 use crate::packet::{self, Packet};
 use crate::sys::{SingleThreaded, signals};
 
-/// What an epoll event is about; a child's status pipe is named by its pid, which is never 0 or negative.
+/// What an epoll event is about; a child's socket is named by its pid, which is never 0 or negative.
 const SOCKET: u64 = 0;
 const CHILDREN: u64 = u64::MAX;
 
@@ -38,6 +41,9 @@ pub(super) struct Server<'a> {
     pub(super) members: Members,
     pub(super) kills: Vec<TreeKill>,
     pub(super) helpers: Helpers,
+    pub(super) spare: Option<Spare>,
+    /// A start has been served, and others may follow it.
+    pub(super) spare_is_due: bool,
     socket: &'a OwnedFd,
     epoll: OwnedFd,
     children: OwnedFd,
@@ -77,6 +83,8 @@ impl<'a> Server<'a> {
             members: Members::open()?,
             kills: Vec::new(),
             helpers: Helpers::new(),
+            spare: None,
+            spare_is_due: false,
             socket,
             epoll,
             children,
@@ -106,7 +114,10 @@ impl<'a> Server<'a> {
         }
         self.give_up_late_starts();
         self.give_up_late_helpers();
-        self.kill_trees()
+        self.give_up_old_spare();
+        self.kill_trees()?;
+        self.make_spare_if_due();
+        Ok(())
     }
 
     fn talk(&mut self, flags: EventFlags) -> Result<(), Gone> {
@@ -137,35 +148,29 @@ impl<'a> Server<'a> {
                         errno: libc::EEXIST,
                     });
                 }
-                let request = Packet { message: start, descriptors };
-                match start::start(&request, self.plan, self.proof) {
-                    Ok(starting) => {
-                        let pid = starting.pid;
-                        let name = EventData::new_u64(u64::from(pid.as_raw_nonzero().get().unsigned_abs()));
-                        // No interest but the pipe's end, which is always reported. Should it not be watchable, the
-                        // deadline or the child's end decides.
-                        let _ = epoll::add(&self.epoll, &starting.status, name, EventFlags::empty());
-                        self.table.insert(Process {
-                            id: process,
-                            pid,
-                            stage: Stage::Starting {
-                                status: starting.status,
-                                deadline: starting.deadline,
-                                held: VecDeque::new(),
-                            },
-                        });
-                        Ok(())
-                    }
-                    Err(fault) => {
-                        self.reply(&Reply::StartFailed { process, step: fault.step, errno: fault.errno })
-                    }
-                }
+                self.start(process, Packet { message: start, descriptors })
             }
             Request::Signal { token, process, signal, target } => self.signal(token, process, signal, target),
             Request::List { token, after, max_bytes, deadline_ms } => {
                 self.list(token, after, max_bytes, Duration::from_millis(deadline_ms), descriptors)
             }
         }
+    }
+
+    /// Watches a child until it has executed its command.
+    pub(super) fn watch(
+        &mut self,
+        id: ProcessId,
+        Child { pid, socket }: Child,
+        deadline: Instant,
+        again: Option<Packet<Start>>,
+    ) {
+        let name = EventData::new_u64(u64::from(pid.as_raw_nonzero().get().unsigned_abs()));
+        // No interest but the socket's end, which is always reported. Should it not be watchable, the deadline or the
+        // child's end decides.
+        let _ = epoll::add(&self.epoll, &socket, name, EventFlags::empty());
+        let stage = Stage::Starting { socket, deadline, held: VecDeque::new(), again };
+        self.table.insert(Process { id, pid, started_at_ms: now_ms(), stage });
     }
 
     /// Sends a reply, or keeps it until the socket has room.
@@ -215,17 +220,19 @@ impl<'a> Server<'a> {
             Stage::Running => None,
         });
         let helpers = self.helpers.values().filter_map(Helper::deadline);
-        starts.chain(helpers).chain(self.kills.iter().map(|kill| kill.next)).min()
+        let spare = self.spare.as_ref().and_then(Spare::deadline);
+        starts.chain(helpers).chain(spare).chain(self.kills.iter().map(|kill| kill.next)).min()
     }
 
     /// Kills children that are late; their end then tells the sidecar.
     fn give_up_late_starts(&mut self) {
         let now = Instant::now();
         for process in self.table.iter_mut() {
-            if let Stage::Starting { deadline, .. } = &mut process.stage
+            if let Stage::Starting { deadline, again, .. } = &mut process.stage
                 && *deadline <= now
             {
                 *deadline = now + start::DEADLINE;
+                *again = None;
                 // It is our unreaped child, so the pid is its own.
                 let _ = kill_process(process.pid, Signal::KILL);
             }

@@ -1,25 +1,34 @@
 //! Starting a process: a plain fork (never vfork: a guest of the same uid could stop the child and with it init), then
 //! in the child everything that turns it into a guest, then exec.
 //!
-//! The outcome comes over a close-on-exec pipe that init watches: the child's [`Mark`], and behind it step and errno
-//! if something failed. The pipe's end means that it is decided.
+//! ```text
+//!   child:  prepare ──► request ──► become the guest ──► Told::Mark ──► exec
+//!                       │ came with the fork,          └► Told::Fault   └► Told::Fault
+//!                       └ or is awaited: a spare
+//! ```
+//!
+//! What the child tells comes over a close-on-exec socket of its own, which init watches. The socket's end means that
+//! it is decided.
 
+use std::convert::Infallible;
+use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd as _, OwnedFd};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::fs::{AtFlags, statat};
+use rustix::fs::{AtFlags, CWD, statat};
 use rustix::io::Errno;
-use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::net::RecvFlags;
 use rustix::process::{DumpableBehavior, Pid, chdir, set_dumpable_behavior, setsid};
 use rustix::time::Timespec;
+use serde::{Deserialize, Serialize};
 
 use super::messages::{Start, StartStep, Stream, Text};
 use super::strings::Strings;
 use super::table::Mark;
 use crate::isolation::plan::Plan;
 use crate::isolation::{capabilities, identity, rlimits};
-use crate::packet::Packet;
+use crate::packet::{self, Packet};
 use crate::sys::clone::{Forked, fork};
 use crate::sys::exec::exit_now;
 use crate::sys::{SingleThreaded, descriptors, signals};
@@ -27,74 +36,100 @@ use crate::sys::{SingleThreaded, descriptors, signals};
 /// How long a child may take until exec. It runs no guest code before that; only being stopped can delay it.
 pub(super) const DEADLINE: Duration = Duration::from_secs(10);
 
-/// A child on its way to exec.
+/// A child that still runs our code.
 #[derive(Debug)]
-pub(super) struct Starting {
+pub(super) struct Child {
     pub pid: Pid,
-    pub status: OwnedFd,
-    pub deadline: Instant,
+    /// Ends with that.
+    pub socket: OwnedFd,
 }
 
 /// A step that failed, and why.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct StartFault {
     pub step: StartStep,
     pub errno: i32,
 }
 
 impl StartFault {
+    /// The child ended without a word: somebody killed it.
+    pub(super) const WORDLESS: Self = Self { step: StartStep::Handshake, errno: libc::ECHILD };
+
     pub(super) fn new(step: StartStep, errno: Errno) -> Self {
         Self { step, errno: errno.raw_os_error() }
     }
 }
 
-/// Forks a child that becomes the guest process.
-pub(super) fn start(
-    request: &Packet<Start>,
+fn at(step: StartStep) -> impl Fn(Errno) -> StartFault {
+    move |errno| StartFault::new(step, errno)
+}
+
+/// What a child tells before its socket ends.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+enum Told {
+    /// It executes the command now; the mark of its tree.
+    Mark(u64),
+    /// It does not, and is about to exit.
+    Fault(StartFault),
+}
+
+/// Forks a child that becomes what is requested; without a request, one that waits for it.
+pub(super) fn fork_child(
+    request: Option<&Packet<Start>>,
     plan: &Plan,
     proof: SingleThreaded,
-) -> Result<Starting, StartFault> {
-    let (status, report) =
-        pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).map_err(at(StartStep::Fork))?;
+) -> Result<Child, StartFault> {
+    let (inits, childs) = packet::pair().map_err(at(StartStep::Fork))?;
     match fork(proof, true).map_err(at(StartStep::Fork))? {
-        Forked::Parent(pid) => Ok(Starting { pid, status, deadline: Instant::now() + DEADLINE }),
+        Forked::Parent(pid) => Ok(Child { pid, socket: inits }),
         Forked::Child => {
-            let fault = match become_guest_and_exec(request, plan, &report) {
-                Ok(never) => match never {},
-                Err(fault) => fault,
-            };
-            // A pipe with room for these few bytes never refuses them; without them init sees a failed handshake.
-            let _ = rustix::io::write(&report, &encode_fault(fault));
+            drop(inits);
+            let Err(fault) = run(request, plan, &childs);
+            // A fresh socket has room for it; without it init sees a failed handshake.
+            let _ = packet::send(&childs, &packet::encode(&Told::Fault(fault)), &[]);
             exit_now(127)
         }
     }
 }
 
+/// Is the child.
+fn run(request: Option<&Packet<Start>>, plan: &Plan, init: &OwnedFd) -> Result<Infallible, StartFault> {
+    signals::unblock_all().map_err(at(StartStep::Session))?;
+    setsid().map_err(at(StartStep::Session))?;
+    let mark = statat(CWD, "/proc/self/ns/uts", AtFlags::empty()).map_err(at(StartStep::Handshake))?.st_ino;
+    if let Some(request) = request {
+        return become_guest_and_exec(request, plan, mark, init);
+    }
+    descriptors::close_all_but(init.as_raw_fd()).map_err(at(StartStep::Stdio))?;
+    // Its descriptors are closed by number on the way to exec: should that fail, nobody may close them once more.
+    let request = ManuallyDrop::new(await_request(init)?);
+    become_guest_and_exec(&request, plan, mark, init)
+}
+
+fn await_request(init: &OwnedFd) -> Result<Packet<Start>, StartFault> {
+    let mut buffer = [0; packet::MAX_BYTES];
+    let request = packet::receive(init, &mut buffer, RecvFlags::empty()).map_err(at(StartStep::Request))?;
+    request.ok_or(StartFault::new(StartStep::Request, Errno::PIPE))
+}
+
 fn become_guest_and_exec(
     request: &Packet<Start>,
     plan: &Plan,
-    report: &OwnedFd,
-) -> Result<std::convert::Infallible, StartFault> {
-    signals::unblock_all().map_err(at(StartStep::Session))?;
-    setsid().map_err(at(StartStep::Session))?;
+    mark: u64,
+    init: &OwnedFd,
+) -> Result<Infallible, StartFault> {
     let (memory, passed) = split(request)?;
     connect_streams(request.message.streams, passed).map_err(at(StartStep::Stdio))?;
     let strings = Strings::read(&request.message, memory).map_err(at(StartStep::Request))?;
-    descriptors::close_all_but(report.as_raw_fd()).map_err(at(StartStep::Stdio))?;
+    descriptors::close_all_but(init.as_raw_fd()).map_err(at(StartStep::Stdio))?;
     rlimits::limit_guest(&plan.limits).map_err(at(StartStep::Limits))?;
     // As long as this runs our code nobody in the VM may look into it; exec ends that.
     set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(at(StartStep::Identity))?;
     identity::become_id(plan.guest.id(), plan.id_maps).map_err(at(StartStep::Identity))?;
     capabilities::become_guest(plan.guest).map_err(at(StartStep::Identity))?;
     chdir(strings.cwd()).map_err(at(StartStep::Cwd))?;
-    let mark =
-        statat(rustix::fs::CWD, "/proc/self/ns/uts", AtFlags::empty()).map_err(at(StartStep::Handshake))?;
-    rustix::io::write(report, &mark.st_ino.to_le_bytes()).map_err(at(StartStep::Handshake))?;
+    packet::send(init, &packet::encode(&Told::Mark(mark)), &[]).map_err(at(StartStep::Handshake))?;
     Err(StartFault::new(StartStep::Exec, strings.exec()))
-}
-
-fn at(step: StartStep) -> impl Fn(Errno) -> StartFault {
-    move |errno| StartFault::new(step, errno)
 }
 
 /// The memfd, if the text is in one, and the descriptors of the passed streams: exactly those that must be there.
@@ -125,46 +160,22 @@ fn connect_streams(streams: [Stream; 3], passed: &[OwnedFd]) -> rustix::io::Resu
     Ok(())
 }
 
-/// Bytes of a mark on the status pipe.
-const MARK_BYTES: usize = size_of::<u64>();
-/// Bytes of a fault.
-const FAULT_BYTES: usize = 1 + size_of::<i32>();
-
-fn encode_fault(fault: StartFault) -> [u8; FAULT_BYTES] {
-    let step = StartStep::ALL.iter().position(|step| *step == fault.step).unwrap_or(0);
-    let mut bytes = [0; FAULT_BYTES];
-    bytes[0] = u8::try_from(step).unwrap_or(0);
-    bytes[1..].copy_from_slice(&fault.errno.to_le_bytes());
-    bytes
-}
-
-/// Whether the pipe of a start has ended.
-pub(super) fn is_decided(status: &OwnedFd) -> bool {
+/// Whether a child's socket has ended.
+pub(super) fn is_decided(socket: &OwnedFd) -> bool {
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-    let mut watched = [PollFd::new(status, PollFlags::empty())];
+    let mut watched = [PollFd::new(socket, PollFlags::empty())];
     poll(&mut watched, Some(&now)).is_ok() && watched[0].revents().contains(PollFlags::HUP)
 }
 
-/// Reads the outcome of a start whose pipe has ended: the mark of the new tree, or what failed.
-pub(super) fn outcome(status: &OwnedFd) -> Result<Mark, StartFault> {
-    let mut buffer = [0; MARK_BYTES + FAULT_BYTES];
-    let count = rustix::io::read(status, &mut buffer).unwrap_or(0);
-    decode_outcome(&buffer[..count])
-}
-
-fn decode_outcome(bytes: &[u8]) -> Result<Mark, StartFault> {
-    let early = StartFault::new(StartStep::Handshake, Errno::CHILD);
-    // Without a mark something failed before it was known; with one, a fault can only be exec's.
-    let fault = match bytes.len() {
-        MARK_BYTES => {
-            let mark = <[u8; MARK_BYTES]>::try_from(bytes).map_err(|_| early)?;
-            return Ok(Mark(u64::from_le_bytes(mark)));
-        }
-        FAULT_BYTES => bytes,
-        len if len == MARK_BYTES + FAULT_BYTES => &bytes[MARK_BYTES..],
-        _ => return Err(early),
+/// The outcome of a start whose socket has ended: the mark of the new tree, or what failed.
+pub(super) fn outcome(socket: &OwnedFd) -> Result<Mark, StartFault> {
+    let told = || match packet::receive(socket, &mut [0; 64], RecvFlags::DONTWAIT) {
+        Ok(Some(Packet { message, .. })) => Some(message),
+        Ok(None) | Err(_) => None,
     };
-    let step = StartStep::ALL.get(usize::from(fault[0])).copied().ok_or(early)?;
-    let errno = <[u8; 4]>::try_from(&fault[1..]).map_err(|_| early)?;
-    Err(StartFault { step, errno: i32::from_le_bytes(errno) })
+    match (told(), told()) {
+        (Some(Told::Mark(mark)), None) => Ok(Mark(mark)),
+        (Some(Told::Fault(fault)), None) | (Some(Told::Mark(_)), Some(Told::Fault(fault))) => Err(fault),
+        _ => Err(StartFault::WORDLESS),
+    }
 }

@@ -7,7 +7,8 @@ use std::time::Instant;
 use agentvm_wire::id::ProcessId;
 use rustix::process::Pid;
 
-use super::messages::SignalTarget;
+use super::messages::{SignalTarget, Start};
+use crate::packet::Packet;
 
 /// Inode of the UTS namespace that a started process and all its descendants share, and nobody else: none of them
 /// can leave it or make another, because that takes a capability no guest has.
@@ -19,6 +20,8 @@ pub(super) struct Mark(pub u64);
 pub(super) struct Process {
     pub id: ProcessId,
     pub pid: Pid,
+    /// Milliseconds since the epoch: when that was asked for, then when it executed its command.
+    pub started_at_ms: u64,
     pub stage: Stage,
 }
 
@@ -33,12 +36,14 @@ impl Process {
 pub(super) enum Stage {
     /// It has not executed its command yet.
     Starting {
-        /// Closed, with the outcome in it, when it has.
-        status: OwnedFd,
+        /// Ended, with the outcome in it, when it has.
+        socket: OwnedFd,
         /// When it is given up.
         deadline: Instant,
         /// Signals that came too early, in order.
         held: VecDeque<HeldSignal>,
+        /// The request, if a spare has taken it over: a fresh child gets it should that one be killed.
+        again: Option<Packet<Start>>,
     },
     /// It has.
     Running,
@@ -77,6 +82,11 @@ impl Table {
 
     pub(super) fn by_pid(&mut self, pid: Pid) -> Option<&mut Process> {
         self.by_pid.get_mut(&pid.as_raw_nonzero().get())
+    }
+
+    /// A process that was started, not one of its descendants.
+    pub(super) fn root(&self, pid: Pid) -> Option<&Process> {
+        self.by_pid.get(&pid.as_raw_nonzero().get())
     }
 
     pub(super) fn by_id(&mut self, id: ProcessId) -> Option<&mut Process> {

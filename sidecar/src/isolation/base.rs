@@ -78,7 +78,6 @@ impl Base {
         let proc = copy_tree(&host, "proc").at_path(Step::Base, "/proc")?;
         let tools = tools_of(&host)?;
         let device_nodes = devices::pick_up(&host)?;
-        let etc = etc::collect(&host)?;
         let mut folders = Vec::new();
         for tool in &tools {
             if let Tool::Folder { name } = tool {
@@ -102,7 +101,7 @@ impl Base {
             mount_at(&root, name, &folder)?;
         }
         devices::lay_out(&root, device_nodes)?;
-        let etc = etc.lay_out(&root)?;
+        let etc = etc::copy(&host, &root)?;
         hide(&root)?;
         restrict(&root, READ_ONLY).at_path(Step::Base, "/")?;
         enter(&root, Step::MountNamespace)?;

@@ -3,7 +3,7 @@
 //! What comes from the host is shared by all VMs, read-only, as `/etc/static`; each name of it in `/etc` is a link into
 //! that one mount. What is ours are files of the VM, so that its root may edit them. Private keys are never taken.
 
-mod collect;
+mod copy;
 mod own;
 
 use std::os::fd::OwnedFd;
@@ -15,7 +15,7 @@ use super::path::{make_file, make_folder, make_link, open, open_place};
 use super::plan::Plan;
 use super::{At as _, Fault, Step};
 
-pub(crate) use collect::collect;
+pub(crate) use copy::copy;
 
 /// Files a VM gets if the host has them.
 const FILES: [&str; 19] = [

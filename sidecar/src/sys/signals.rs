@@ -11,9 +11,12 @@ const LAST_SIGNAL: i32 = 64;
 
 /// Gives every signal its default effect; what cannot be changed (SIGKILL, SIGSTOP, libc's own two) stays.
 pub(crate) fn reset_dispositions() {
-    for signal in 1..=LAST_SIGNAL {
-        set_disposition(signal, libc::SIG_DFL);
-    }
+    (1..=LAST_SIGNAL).for_each(restore);
+}
+
+/// Gives one signal its default effect.
+pub(crate) fn restore(signal: i32) {
+    set_disposition(signal, libc::SIG_DFL);
 }
 
 /// Ignores a signal. Ignoring SIGCHLD also means that children vanish by themselves (`wait(2)`, notes).

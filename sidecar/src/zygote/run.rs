@@ -28,6 +28,10 @@ const NAMESPACES: UnshareFlags = UnshareFlags::NEWUSER
     .union(UnshareFlags::NEWUTS)
     .union(UnshareFlags::NEWIPC);
 
+/// What the zygote ignores: the terminal's signals, closed sockets, and its children, which then vanish unwaited.
+pub(crate) const IGNORED: [i32; 6] =
+    [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTSTP, libc::SIGPIPE, libc::SIGCHLD];
+
 /// What all VMs share.
 #[derive(Debug)]
 struct Nursery {
@@ -117,9 +121,7 @@ fn leave_the_sidecars_session(socket: &OwnedFd) -> Result<(), Fault> {
     let _ = setsid();
     signals::reset_dispositions();
     signals::unblock_all().at(Step::Zygote)?;
-    for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTSTP, libc::SIGPIPE, libc::SIGCHLD] {
-        signals::ignore(signal);
-    }
+    IGNORED.into_iter().for_each(signals::ignore);
     umask(Mode::empty());
     rustix::thread::set_name(c"agentvm-init").at(Step::Zygote)?;
     descriptors::close_all_but(socket.as_raw_fd()).at(Step::Zygote)
