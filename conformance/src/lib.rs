@@ -1,0 +1,14 @@
+//! Scenarios as data, drivers as programs, one judge: the same scenarios run through agentvm's SDK and through the
+//! published TypeScript ones.
+//!
+//! A [`scenario`] is a YAML file of steps and what each must come to. A [`target`] names a driver, a program that
+//! performs the steps over one SDK and [reports](report) what happened. [`run`] starts drivers and bounds their time,
+//! [`judge`] compares, [`table`] and [`junit`] show the outcome.
+
+pub mod judge;
+pub mod junit;
+pub mod report;
+pub mod run;
+pub mod scenario;
+pub mod table;
+pub mod target;
