@@ -49,6 +49,7 @@ fn run_sidecar() -> ! {
     }
     // Called before `main`, the standard library has not done this yet: a closed pipe is an error, not a death.
     crate::sys::signals::ignore(libc::SIGPIPE);
+    crate::isolation::rlimits::raise_open_files();
     std::process::exit(i32::from(server::serve_inherited() != std::process::ExitCode::SUCCESS));
 }
 
