@@ -21,6 +21,7 @@ use tokio::{
     task::JoinSet,
 };
 use tokio_tungstenite::WebSocketStream;
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     errno,
@@ -34,6 +35,8 @@ struct Session {
     zygote: Zygote,
     link: Arc<Link>,
     vms: Mutex<Residents>,
+    /// The session is over: what is still being built is given up.
+    over: CancellationToken,
 }
 
 #[derive(Default)]
@@ -42,8 +45,6 @@ struct Residents {
     ready: BTreeMap<u64, Arc<Vm>>,
     created: u64,
     building: u64,
-    /// The session is over: what is still being built ends at once.
-    closed: bool,
 }
 
 /// A VM that was asked for.
@@ -59,7 +60,12 @@ where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let link = Arc::new(Link::new(Limits::default()));
-    let session = Arc::new(Session { zygote, link: link.clone(), vms: Mutex::default() });
+    let session = Arc::new(Session {
+        zygote,
+        link: link.clone(),
+        vms: Mutex::default(),
+        over: CancellationToken::new(),
+    });
     // From the handler to the loop below; never more than `max_vms` wait, since those being built count.
     let (orders, mut ordered) = mpsc::unbounded_channel();
     let mut vms = JoinSet::new();
@@ -89,7 +95,11 @@ impl Session {
     /// A VM's whole life: built, announced, followed to its end.
     async fn live(self: Arc<Self>, order: Order) {
         let id = VmId::random();
-        let booted = self.zygote.create_vm(id, &order.config).await;
+        let booted = tokio::select! {
+            booted = self.zygote.create_vm(id, &order.config) => booted,
+            // Nobody is there to be told, and a zygote that hangs must not keep the sidecar.
+            () = self.over.cancelled() => return,
+        };
         let booted = match booted {
             Ok(booted) => booted,
             Err(error) => {
@@ -109,7 +119,7 @@ impl Session {
             vms.created += 1;
             let place = vms.created;
             vms.ready.insert(place, vm.clone());
-            if vms.closed {
+            if self.over.is_cancelled() {
                 vm.end();
             }
             place
@@ -122,9 +132,8 @@ impl Session {
     }
 
     fn close(&self) {
-        let mut vms = self.vms();
-        vms.closed = true;
-        vms.ready.values().for_each(|vm| vm.end());
+        self.over.cancel();
+        self.vms().ready.values().for_each(|vm| vm.end());
     }
 
     /// The VM of a scope; unknown and foreign ones are told apart by nobody.
