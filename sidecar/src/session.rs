@@ -25,6 +25,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     errno,
+    isolation::Step,
     link::{self, Ended, Handler, Link},
     vm::Vm,
     zygote::{BootError, Zygote},
@@ -179,6 +180,7 @@ impl Requests {
         match request {
             Request::Hello(hello) => session.link.respond(id, &Response::Welcome(welcome(&hello, session)?)),
             Request::CreateVm(config) => {
+                config.validate()?;
                 session.admit()?;
                 let order = Order { request: id, received: Instant::now(), config };
                 // The receiver lives as long as the connection that called this.
@@ -216,6 +218,9 @@ fn welcome(hello: &Hello, session: &Session) -> Result<Welcome, Rejection> {
 
 /// What a client is told of a VM that could not be built: step, errno, path, and what would help.
 fn not_created(error: &BootError) -> Rejection {
+    if error.step() == Step::Config {
+        return Rejection::invalid(error.path().unwrap_or("config"), error.to_string());
+    }
     let mut rejection = Rejection::new(Code::from(errno::name(error.errno())), error.to_string());
     rejection.details.step = Some(error.step().to_string());
     rejection.details.errno = Some(error.errno());
