@@ -68,9 +68,9 @@ impl Commands {
             ListOutcome::Failed { errno } => return Err(ListError::Failed { errno }),
         };
         let rows = rows::read(file.as_fd(), max_bytes).map_err(failed)?;
-        match rows.is_empty() && more {
-            true => Err(ListError::TooLarge { limit_bytes: max_bytes }),
-            false => Ok(Listing { rows, more }),
+        if rows.is_empty() && more {
+            return Err(ListError::TooLarge { limit_bytes: max_bytes });
         }
+        Ok(Listing { rows, more })
     }
 }
