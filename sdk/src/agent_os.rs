@@ -47,6 +47,7 @@ impl AgentOs {
     /// # Cancel safety
     /// Dropping the future disposes of what was built.
     pub async fn create(config: AgentOsConfig) -> Result<Self, ClientError> {
+        config.vm.validate().map_err(ClientError::Rejected)?;
         let sidecar = match config.connection {
             Some(sidecar) => sidecar,
             None => Sidecar::shared(&config.sidecar).await?,

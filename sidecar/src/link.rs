@@ -7,7 +7,10 @@ mod drive;
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use agentvm_wire::{
@@ -30,6 +33,8 @@ pub(crate) struct Link {
     wake: Notify,
     /// Wakes the reader where it waits for a client that does not read its answers.
     drained: Notify,
+    /// Nothing can be written any more.
+    mute: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -44,11 +49,25 @@ impl Link {
     pub(crate) fn new(limits: Limits) -> Self {
         let core =
             Core { connection: Connection::server(limits), sources: HashMap::new(), sinks: HashMap::new() };
-        Self { core: Mutex::new(core), wake: Notify::new(), drained: Notify::new() }
+        Self {
+            core: Mutex::new(core),
+            wake: Notify::new(),
+            drained: Notify::new(),
+            mute: AtomicBool::new(false),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Core> {
         self.core.lock().expect("no code panics under this lock")
+    }
+
+    fn is_mute(&self) -> bool {
+        self.mute.load(Ordering::Relaxed)
+    }
+
+    fn mute(&self) {
+        self.mute.store(true, Ordering::Relaxed);
+        self.drained.notify_one();
     }
 
     pub(crate) fn limits(&self) -> Limits {

@@ -23,9 +23,11 @@ use tokio::{
     task::JoinSet,
 };
 use tokio_tungstenite::WebSocketStream;
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     errno,
+    isolation::Step,
     link::{self, Ended, Handler, Link},
     server::{Proof, Token},
     vm::Vm,
@@ -40,6 +42,8 @@ struct Session {
     zygote: Zygote,
     link: Arc<Link>,
     vms: Mutex<Residents>,
+    /// The session is over: what is still being built is given up.
+    over: CancellationToken,
 }
 
 #[derive(Default)]
@@ -48,8 +52,6 @@ struct Residents {
     ready: BTreeMap<u64, Arc<Vm>>,
     created: u64,
     building: u64,
-    /// The session is over: what is still being built ends at once.
-    closed: bool,
 }
 
 /// A VM that was asked for.
@@ -108,7 +110,12 @@ where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let link = Arc::new(Link::new(Limits::default()));
-    let session = Arc::new(Session { zygote, link: link.clone(), vms: Mutex::default() });
+    let session = Arc::new(Session {
+        zygote,
+        link: link.clone(),
+        vms: Mutex::default(),
+        over: CancellationToken::new(),
+    });
     // From the handler to the loop below; never more than `max_vms` wait, since those being built count.
     let (orders, mut ordered) = mpsc::unbounded_channel();
     let mut vms = JoinSet::new();
@@ -141,7 +148,11 @@ impl Session {
     /// A VM's whole life: built, announced, followed to its end.
     async fn live(self: Arc<Self>, order: Order) {
         let id = VmId::random();
-        let booted = self.zygote.create_vm(id, &order.config).await;
+        let booted = tokio::select! {
+            booted = self.zygote.create_vm(id, &order.config) => booted,
+            // Nobody is there to be told, and a zygote that hangs must not keep the sidecar.
+            () = self.over.cancelled() => return,
+        };
         let booted = match booted {
             Ok(booted) => booted,
             Err(error) => {
@@ -161,7 +172,7 @@ impl Session {
             vms.created += 1;
             let place = vms.created;
             vms.ready.insert(place, vm.clone());
-            if vms.closed {
+            if self.over.is_cancelled() {
                 vm.end();
             }
             place
@@ -174,9 +185,8 @@ impl Session {
     }
 
     fn close(&self) {
-        let mut vms = self.vms();
-        vms.closed = true;
-        vms.ready.values().for_each(|vm| vm.end());
+        self.over.cancel();
+        self.vms().ready.values().for_each(|vm| vm.end());
     }
 
     /// The VM of a scope; unknown and foreign ones are told apart by nobody.
@@ -229,6 +239,7 @@ impl Requests {
         match request {
             Request::Hello(hello) => session.link.respond(id, &Response::Welcome(welcome(&hello, session)?)),
             Request::CreateVm(config) => {
+                config.validate()?;
                 session.admit()?;
                 let order = Order { request: id, received: Instant::now(), config };
                 // The receiver lives as long as the connection that called this.
@@ -266,6 +277,9 @@ fn welcome(hello: &Hello, session: &Session) -> Result<Welcome, Rejection> {
 
 /// What a client is told of a VM that could not be built: step, errno, path, and what would help.
 fn not_created(error: &BootError) -> Rejection {
+    if error.step() == Step::Config {
+        return Rejection::invalid(error.path().unwrap_or("config"), error.to_string());
+    }
     let mut rejection = Rejection::new(Code::from(errno::name(error.errno())), error.to_string());
     rejection.details.step = Some(error.step().to_string());
     rejection.details.errno = Some(error.errno());

@@ -11,6 +11,7 @@ use crate::{
     id::{ProcessId, StreamId},
 };
 
+pub(crate) use validate::validate_env;
 pub use validate::{MAX_STRING_BYTES, MAX_TOTAL_BYTES};
 
 /// Body of `execute`: starts a program, never a shell.

@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::{error::Rejection, process::validate_env};
+
 use crate::id::VmId;
 
 /// How strongly a VM is separated from its host. Never weakened silently: what cannot be given is refused.
@@ -41,6 +43,26 @@ pub struct VmConfig {
     pub writable_layer: WritableLayer,
     /// Bounds on what the guest may use.
     pub limits: VmLimits,
+}
+
+/// Longest working directory of a VM: a path and its NUL are at most 4096 bytes, `path_resolution(7)`.
+const MAX_CWD_BYTES: usize = 4095;
+
+impl VmConfig {
+    /// Refuses what no VM could be built from; the client asks before sending, the sidecar before building.
+    pub fn validate(&self) -> Result<(), Rejection> {
+        validate_env(&self.env)?;
+        if let Some(cwd) = &self.cwd {
+            let fault = match cwd {
+                _ if !cwd.starts_with('/') => format!("Path must be absolute: {cwd}"),
+                _ if cwd.contains('\0') => "cwd contains NUL".to_owned(),
+                _ if cwd.len() > MAX_CWD_BYTES => format!("cwd is longer than {MAX_CWD_BYTES} bytes"),
+                _ => return Ok(()),
+            };
+            return Err(Rejection::invalid("cwd", fault));
+        }
+        Ok(())
+    }
 }
 
 /// Who guest processes run as.

@@ -17,6 +17,14 @@ const EVERYWHERE: [(Resource, u64); 6] = [
     (Resource::Sigpending, 1024),
 ];
 
+/// Lets this process open as many files as it may: each VM and each live process takes some, and the usual soft limit
+/// of 1024 is for programs that call `select(2)`.
+pub(crate) fn raise_open_files() {
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    // Refused only where it could not be had: the limit stays.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+}
+
 /// Sets the limits of the whole VM. A hard limit that is already lower stays.
 pub(crate) fn limit_vm() -> Result<(), Fault> {
     for (resource, value) in EVERYWHERE {
@@ -39,4 +47,19 @@ pub(crate) fn clamp(resource: Resource, requested: u64) -> u64 {
 fn lower(resource: Resource, value: u64) -> rustix::io::Result<()> {
     let value = clamp(resource, value);
     setrlimit(resource, Rlimit { current: Some(value), maximum: Some(value) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn open_files_are_raised_to_the_hard_limit() {
+        let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+        let Some(hard) = maximum else { return };
+        // One less harms no test beside this one.
+        setrlimit(Resource::Nofile, Rlimit { current: Some(hard - 1), maximum }).unwrap();
+        raise_open_files();
+        assert_eq!(getrlimit(Resource::Nofile).current, maximum);
+    }
 }

@@ -1,5 +1,8 @@
 //! Carries messages between the core and the socket. Reading never awaits writing: the two are polled side by side.
 
+#[cfg(test)]
+mod tests;
+
 use std::{future::pending, sync::Arc, time::Duration};
 
 use agentvm_wire::{
@@ -99,7 +102,7 @@ async fn read(
             Err(violation) => return Ended::Violation(violation),
         }
         link.wake.notify_one();
-        while link.lock().connection.control_backlog() > MAX_BACKLOG {
+        while link.lock().connection.control_backlog() > MAX_BACKLOG && !link.is_mute() {
             link.drained.notified().await;
         }
     }
@@ -114,8 +117,11 @@ async fn write(link: &Link, sink: &mut (impl Sink<Message, Error = tungstenite::
                 link.wake.notified().await;
             }
             Ok(_) => {}
-            // The reader learns of the end too, after what the client still said.
-            Err(_) => return pending().await,
+            // The reader learns of the end too, after what the client still said, and must not wait for us.
+            Err(_) => {
+                link.mute();
+                return pending().await;
+            }
         }
     }
 }

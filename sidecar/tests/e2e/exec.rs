@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use agentvm_sdk::{ClientError, ExecOptions, wire::error::Code};
+use agentvm_sdk::{AgentOs, AgentOsConfig, ClientError, ExecOptions, wire::error::Code};
 
 use crate::support::{out, sh, until, vm, within, within_limit};
 
@@ -151,6 +151,30 @@ async fn arguments_that_could_never_start_are_refused_by_name() {
     let (code, field) = refused(vm.exec("true", ExecOptions::new().cwd("relative")).await);
     assert_eq!((code, field.as_deref()), (Code::INVALID_ARGUMENT, Some("cwd")));
     assert_eq!(out(&vm, "echo still here").await, "still here\n");
+}
+
+#[tokio::test]
+async fn a_vm_that_could_run_nothing_is_refused_by_name() {
+    let sidecar = crate::support::sidecar().await;
+    let refused = async |config: AgentOsConfig| {
+        let created = within(AgentOs::create(config.connection(sidecar.clone()))).await;
+        let ClientError::Rejected(rejection) = created.map(drop).unwrap_err() else { panic!("not rejected") };
+        (rejection.code, rejection.details.field.unwrap_or_default())
+    };
+    for (key, value) in [("", "x"), ("A=B", "x"), ("A\0", "x"), ("A", "x\0")] {
+        let (code, field) = refused(AgentOsConfig::new().env(key, value)).await;
+        assert_eq!(code, Code::INVALID_ARGUMENT, "{key:?}");
+        assert!(field.starts_with("env"), "{key:?}: {field}");
+    }
+    let (code, field) = refused(AgentOsConfig::new().env("A", "v".repeat(131_071))).await;
+    assert_eq!((code, field.as_str()), (Code::E2BIG, "env"));
+    for cwd in ["relative", "", "/a\0b", &"/a".repeat(10_000)] {
+        let (code, field) = refused(AgentOsConfig::new().cwd(cwd)).await;
+        assert_eq!((code, field.as_str()), (Code::INVALID_ARGUMENT, "cwd"), "{cwd:?}");
+    }
+    for config in [AgentOsConfig::new().hostname("a b"), AgentOsConfig::new().pids(0)] {
+        assert_eq!(refused(config).await.0, Code::INVALID_ARGUMENT);
+    }
 }
 
 #[tokio::test]

@@ -1,5 +1,7 @@
 //! What an `execute` must look like; the client asks before sending, the sidecar before starting.
 
+use std::collections::BTreeMap;
+
 use super::{Execute, OutputMode, StdinMode};
 use crate::{
     bytes64::Bytes64,
@@ -18,7 +20,7 @@ impl Execute {
         if self.command.is_empty() {
             return Err(Rejection::invalid("command", "command is empty"));
         }
-        self.validate_env()?;
+        validate_env(&self.env)?;
         if let Some(cwd) = &self.cwd
             && !cwd.starts_with('/')
         {
@@ -45,19 +47,6 @@ impl Execute {
         Ok(())
     }
 
-    fn validate_env(&self) -> Result<(), Rejection> {
-        for (key, value) in &self.env {
-            let fault = match key {
-                _ if key.is_empty() => "an environment variable has an empty name",
-                _ if key.contains('=') => "an environment variable's name contains '='",
-                _ if key.contains('\0') || value.contains('\0') => "an environment variable contains NUL",
-                _ => continue,
-            };
-            return Err(Rejection::invalid(format!("env.{}", key.escape_debug()), fault));
-        }
-        Ok(())
-    }
-
     fn validate_strings(&self) -> Result<(), Rejection> {
         let command = bytes(&self.command, self.command_b64.as_ref());
         let args: Vec<&[u8]> = match &self.args_b64 {
@@ -73,14 +62,31 @@ impl Execute {
             }
             total += check_string(field, string.len())?;
         }
-        for (key, value) in &self.env {
-            total += check_string("env", key.len() + 1 + value.len())?;
-        }
+        total += env_bytes(&self.env)?;
         if total > MAX_TOTAL_BYTES {
             return Err(too_big("args", "max_total_bytes", MAX_TOTAL_BYTES, total));
         }
         Ok(())
     }
+}
+
+/// Refuses variables that execve(2) could not take one by one.
+pub(crate) fn validate_env(env: &BTreeMap<String, String>) -> Result<(), Rejection> {
+    for (key, value) in env {
+        let fault = match key {
+            _ if key.is_empty() => "an environment variable has an empty name",
+            _ if key.contains('=') => "an environment variable's name contains '='",
+            _ if key.contains('\0') || value.contains('\0') => "an environment variable contains NUL",
+            _ => continue,
+        };
+        return Err(Rejection::invalid(format!("env.{}", key.escape_debug()), fault));
+    }
+    env_bytes(env).map(drop)
+}
+
+/// What variables add to the total.
+fn env_bytes(env: &BTreeMap<String, String>) -> Result<u64, Rejection> {
+    env.iter().map(|(key, value)| check_string("env", key.len() + 1 + value.len())).sum()
 }
 
 fn bytes<'a>(text: &'a str, b64: Option<&'a Bytes64>) -> &'a [u8] {

@@ -69,9 +69,8 @@ impl Commands {
         };
         let rows = rows::read(file.as_fd(), max_bytes).map_err(failed)?;
         if rows.is_empty() && more {
-            Err(ListError::TooLarge { limit_bytes: max_bytes })
-        } else {
-            Ok(Listing { rows, more })
+            return Err(ListError::TooLarge { limit_bytes: max_bytes });
         }
+        Ok(Listing { rows, more })
     }
 }

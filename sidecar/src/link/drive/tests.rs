@@ -1,0 +1,61 @@
+use agentvm_wire::{
+    message::{Response, encode_request},
+    session::{Hello, Limits, PROTOCOL, Peer, Welcome},
+    vm::{ListVms, Vms},
+};
+use tokio_tungstenite::tungstenite::protocol::Role;
+
+use super::*;
+
+/// Answers at once.
+struct Answers<'a>(&'a Link);
+
+impl Handler for Answers<'_> {
+    fn request(&mut self, id: RequestId, _: Scope, request: Request) {
+        let answer = match request {
+            Request::Hello(_) => Response::Welcome(Welcome {
+                protocol: PROTOCOL,
+                sidecar: peer(),
+                os: String::new(),
+                arch: String::new(),
+                session: String::new(),
+                grace_ms: 0,
+                limits: Limits::default(),
+                features: Vec::new(),
+            }),
+            _ => Response::Vms(Vms { vms: Vec::new() }),
+        };
+        self.0.respond(id, &answer);
+    }
+
+    fn cancel(&mut self, _: RequestId) {}
+}
+
+fn peer() -> Peer {
+    Peer { name: "test".to_owned(), version: "0".to_owned(), build: None }
+}
+
+#[tokio::test]
+async fn a_client_that_reads_no_answers_and_is_gone_ends_the_connection() {
+    let (client, server) = tokio::io::duplex(4096);
+    let server = WebSocketStream::from_raw_socket(server, Role::Server, None).await;
+    let mut client = WebSocketStream::from_raw_socket(client, Role::Client, None).await;
+    let link = Link::new(Limits::default());
+    let mut handler = Answers(&link);
+    let asks = async {
+        let hello = Hello { protocol_min: PROTOCOL, protocol_max: PROTOCOL, client: peer() };
+        let mut request = Request::Hello(hello);
+        for id in 1.. {
+            let text = encode_request(RequestId(id), Scope::SESSION, &request);
+            client.send(Message::text(text)).await.unwrap();
+            if link.lock().connection.control_backlog() > MAX_BACKLOG {
+                break;
+            }
+            request = Request::ListVms(ListVms {});
+        }
+        drop(client);
+    };
+    let both = async { tokio::join!(drive(&link, server, &mut handler), asks) };
+    let (ended, ()) = timeout(Duration::from_secs(20), both).await.expect("it ends with its client");
+    assert!(matches!(ended, Ended::Closed), "{ended:?}");
+}
