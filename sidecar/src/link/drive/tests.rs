@@ -11,7 +11,7 @@ use super::*;
 struct Answers<'a>(&'a Link);
 
 impl Handler for Answers<'_> {
-    fn request(&mut self, id: RequestId, _: Scope, request: Request) {
+    fn request(&mut self, id: RequestId, _: Scope, request: Request) -> Result<(), Violation> {
         let answer = match request {
             Request::Hello(_) => Response::Welcome(Welcome {
                 protocol: PROTOCOL,
@@ -26,6 +26,7 @@ impl Handler for Answers<'_> {
             _ => Response::Vms(Vms { vms: Vec::new() }),
         };
         self.0.respond(id, &answer);
+        Ok(())
     }
 
     fn cancel(&mut self, _: RequestId) {}
@@ -43,7 +44,7 @@ async fn a_client_that_reads_no_answers_and_is_gone_ends_the_connection() {
     let link = Link::new(Limits::default());
     let mut handler = Answers(&link);
     let asks = async {
-        let hello = Hello { protocol_min: PROTOCOL, protocol_max: PROTOCOL, client: peer() };
+        let hello = Hello { protocol_min: PROTOCOL, protocol_max: PROTOCOL, client: peer(), token: None };
         let mut request = Request::Hello(hello);
         for id in 1.. {
             let text = encode_request(RequestId(id), Scope::SESSION, &request);
