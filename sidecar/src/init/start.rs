@@ -96,13 +96,11 @@ fn run(request: Option<&Packet<Start>>, plan: &Plan, init: &OwnedFd) -> Result<I
     signals::unblock_all().map_err(at(StartStep::Session))?;
     setsid().map_err(at(StartStep::Session))?;
     let mark = statat(CWD, "/proc/self/ns/uts", AtFlags::empty()).map_err(at(StartStep::Handshake))?.st_ino;
-    match request {
-        Some(request) => become_guest_and_exec(request, plan, mark, init),
-        None => {
-            descriptors::close_all_but(init.as_raw_fd()).map_err(at(StartStep::Stdio))?;
-            become_guest_and_exec(&await_request(init)?, plan, mark, init)
-        }
+    if let Some(request) = request {
+        return become_guest_and_exec(request, plan, mark, init);
     }
+    descriptors::close_all_but(init.as_raw_fd()).map_err(at(StartStep::Stdio))?;
+    become_guest_and_exec(&await_request(init)?, plan, mark, init)
 }
 
 fn await_request(init: &OwnedFd) -> Result<Packet<Start>, StartFault> {
