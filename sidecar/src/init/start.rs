@@ -11,6 +11,7 @@
 //! it is decided.
 
 use std::convert::Infallible;
+use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::time::Duration;
 
@@ -100,7 +101,9 @@ fn run(request: Option<&Packet<Start>>, plan: &Plan, init: &OwnedFd) -> Result<I
         return become_guest_and_exec(request, plan, mark, init);
     }
     descriptors::close_all_but(init.as_raw_fd()).map_err(at(StartStep::Stdio))?;
-    become_guest_and_exec(&await_request(init)?, plan, mark, init)
+    // Never dropped: the child closes by number what came along, as it does with what came by the fork.
+    let request = ManuallyDrop::new(await_request(init)?);
+    become_guest_and_exec(&request, plan, mark, init)
 }
 
 fn await_request(init: &OwnedFd) -> Result<Packet<Start>, StartFault> {
