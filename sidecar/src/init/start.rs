@@ -101,7 +101,7 @@ fn run(request: Option<&Packet<Start>>, plan: &Plan, init: &OwnedFd) -> Result<I
         return become_guest_and_exec(request, plan, mark, init);
     }
     descriptors::close_all_but(init.as_raw_fd()).map_err(at(StartStep::Stdio))?;
-    // Its descriptors are closed by number on the way to exec: should that fail, nobody may close them once more.
+    // Never dropped: the child closes by number what came along, as it does with what came by the fork.
     let request = ManuallyDrop::new(await_request(init)?);
     become_guest_and_exec(&request, plan, mark, init)
 }

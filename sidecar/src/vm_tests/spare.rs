@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use agentvm_wire::vm::VmConfig;
 
 use super::harness::{Done, Vm, root};
-use crate::init::{Event, StartSpec, Stdio};
+use crate::init::{Event, StartSpec, StartStep, Stdio};
 
 /// Shell: waits for the spare that follows this script's own start, and says its pid.
 const FIND_SPARE: &str = "while :; do for p in /proc/[0-9]*; do p=${p#/proc/}; \
@@ -97,6 +97,27 @@ fn nobody_holds_the_pipe_of_a_process_that_has_ended() {
     assert_eq!(vm.kill_tree(id), 1);
     // The end comes while the others live on.
     assert_eq!(rustix::io::read(&read, &mut [0; 1]), Ok(0));
+}
+
+#[test]
+fn a_start_that_fails_in_a_spare_says_which_step_and_why() {
+    let mut vm = Vm::new();
+    let long = vec![b'x'; 20_000];
+    for (command, cwd, args, expected) in [
+        ("not-there", "/", vec![], (StartStep::Exec, libc::ENOENT)),
+        ("true", "/not-there", vec![], (StartStep::Cwd, libc::ENOENT)),
+        ("not-there", "/", vec![long], (StartStep::Exec, libc::ENOENT)),
+        ("true", "/", vec![b"a\0b".to_vec()], (StartStep::Request, libc::EINVAL)),
+    ] {
+        vm.sh(FIND_SPARE);
+        let (read, write) = vm.pipe();
+        let (id, stdout) = (vm.id(), Stdio::Fd(write));
+        let spec = StartSpec { cwd: cwd.into(), args, stdout, ..vm.spec(command, &[]) };
+        vm.booted.commands.start(id, spec);
+        let (step, errno) = expected;
+        assert_eq!(vm.event(), Event::StartFailed { process: id, step, errno });
+        assert_eq!(rustix::io::read(&read, &mut [0; 1]), Ok(0), "nothing of it is left, not even a word");
+    }
 }
 
 #[test]
