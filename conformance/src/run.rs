@@ -116,15 +116,17 @@ impl<'a> Plan<'a> {
     fn cell(&self, scenario: &'a Scenario, target: Target) -> Cell<'a> {
         let begun = Instant::now();
         let outcome = match target.driver(self.folder) {
-            Ok(command) => self.divergences.explain(target, &scenario.name, outcome(command, scenario)),
+            Ok(command) => {
+                self.divergences.explain(target, &scenario.name, outcome(command, scenario, target))
+            }
             Err(reason) => Outcome::NotRun(reason),
         };
         Cell { scenario, target, outcome, took: begun.elapsed() }
     }
 }
 
-fn outcome(command: Command, scenario: &Scenario) -> Outcome {
-    let end = match driver::run(command, scenario) {
+fn outcome(command: Command, scenario: &Scenario, target: Target) -> Outcome {
+    let end = match driver::run(command, scenario, scenario.limit() * target.patience()) {
         Ok(end) => end,
         Err(error) => return Outcome::Fails(vec![format!("{error:#}")]),
     };

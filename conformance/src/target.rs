@@ -36,6 +36,16 @@ impl Target {
         }
     }
 
+    /// By how much a scenario's limit is stretched: the first command of a VM compiles the shell there, which takes
+    /// seconds.
+    pub fn patience(self) -> u32 {
+        match self {
+            Self::Rust => 1,
+            Self::TsClassic => 2,
+            Self::TsCurrent => 3,
+        }
+    }
+
     /// The command that starts its driver; `folder` is that of conformance.
     pub fn driver(self, folder: &Path) -> Result<Command, NotRun> {
         let installed = folder.join("targets").join(self.name()).join("node_modules");
