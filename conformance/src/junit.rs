@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::run::Cell;
+use crate::run::{Cell, Outcome};
 
 /// Cells of a run, shown as `JUnit`.
 #[derive(Debug)]
@@ -29,6 +29,9 @@ fn write_case(f: &mut fmt::Formatter<'_>, cell: &Cell<'_>) -> fmt::Result {
     let (name, target) = (escaped(&cell.scenario.name), cell.target.name());
     let seconds = cell.took.as_secs_f64();
     write!(f, r#"    <testcase classname="{target}" name="{name}" time="{seconds:.3}""#)?;
+    if let Outcome::NotRun(reason) = &cell.outcome {
+        return writeln!(f, "><skipped message=\"{}\"/></testcase>", escaped(&reason.to_string()));
+    }
     if cell.outcome.is_good() {
         return writeln!(f, "/>");
     }

@@ -3,8 +3,10 @@
 //!
 //! A [`scenario`] is a YAML file of steps and what each must come to. A [`target`] names a driver, a program that
 //! performs the steps over one SDK and [reports](report) what happened. [`run`] starts drivers and bounds their time,
-//! [`judge`] compares, [`table`] and [`junit`] show the outcome.
+//! [`judge`] compares, [`divergence`] knows what
+//! differs and why, [`table`] and [`junit`] show the outcome.
 
+pub mod divergence;
 pub mod judge;
 pub mod junit;
 pub mod report;

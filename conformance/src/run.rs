@@ -5,6 +5,8 @@ mod driver;
 mod tests;
 
 use std::{
+    path::Path,
+    process::Command,
     sync::{
         Mutex,
         atomic::{AtomicUsize, Ordering},
@@ -13,7 +15,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{judge, scenario::Scenario, target::Target};
+use crate::{
+    divergence::Divergences,
+    judge,
+    scenario::Scenario,
+    target::{NotRun, Target},
+};
 
 /// One scenario on one target.
 #[derive(Debug)]
@@ -40,61 +47,98 @@ pub enum Outcome {
         /// Reports that had come.
         reports: usize,
     },
+    /// It does not hold or hangs, and is listed as a divergence.
+    Diverges(Vec<String>),
+    /// It is listed as a divergence, wrongly.
+    HoldsThoughListed,
+    /// The target cannot be run here.
+    NotRun(NotRun),
 }
 
 impl Outcome {
     /// Whether nobody need look at it.
     pub fn is_good(&self) -> bool {
-        matches!(self, Self::Holds)
+        matches!(self, Self::Holds | Self::Diverges(_) | Self::NotRun(_))
     }
 
-    /// Why not, for people.
+    /// What is remarkable about it, for people.
     pub fn complaints(&self) -> Vec<String> {
         match self {
             Self::Holds => Vec::new(),
-            Self::Fails(complaints) => complaints.clone(),
+            Self::Fails(complaints) | Self::Diverges(complaints) => complaints.clone(),
             Self::Hangs { reports } => {
                 vec![format!("step {reports}: no answer in time; the driver was killed")]
             }
+            Self::HoldsThoughListed => vec!["holds, but is listed as a divergence".to_owned()],
+            Self::NotRun(reason) => vec![reason.to_string()],
         }
     }
 }
 
-/// Every scenario on every target, `jobs` at once; the cells in the order of targets, then of scenarios.
-pub fn all<'a>(scenarios: &'a [Scenario], targets: &[Target], jobs: usize) -> Vec<Cell<'a>> {
-    let wanted: Vec<_> =
-        targets.iter().flat_map(|target| scenarios.iter().map(move |scenario| (*target, scenario))).collect();
-    let next = AtomicUsize::new(0);
-    let done = Mutex::new(Vec::new());
-    thread::scope(|scope| {
-        for _ in 0..jobs.max(1) {
-            scope.spawn(|| {
-                while let Some((target, scenario)) = wanted.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let cell = cell(scenario, *target);
-                    done.lock().expect("no code panics under this lock").push(cell);
-                }
-            });
-        }
-    });
-    let mut cells = done.into_inner().expect("no code panics under this lock");
-    cells.sort_by(|a, b| (a.target, &a.scenario.name).cmp(&(b.target, &b.scenario.name)));
-    cells
+/// What to run, and on what.
+#[derive(Debug)]
+pub struct Plan<'a> {
+    /// Where drivers and installed packages are.
+    pub folder: &'a Path,
+    /// The scenarios.
+    pub scenarios: &'a [Scenario],
+    /// The targets.
+    pub targets: &'a [Target],
+    /// What is known to differ.
+    pub divergences: &'a Divergences,
+    /// How many run at once.
+    pub jobs: usize,
 }
 
-fn cell(scenario: &Scenario, target: Target) -> Cell<'_> {
-    let begun = Instant::now();
-    let outcome = match target.driver().and_then(|command| driver::run(command, scenario)) {
-        Ok(driver::End { reports, in_time: false, .. }) => Outcome::Hangs { reports: reports.len() },
-        Ok(driver::End { reports, stderr, .. }) => {
-            let mut complaints = judge::complaints(scenario, &reports);
-            if complaints.is_empty() {
-                Outcome::Holds
-            } else {
-                complaints.extend((!stderr.is_empty()).then(|| format!("driver: {}", stderr.trim_end())));
-                Outcome::Fails(complaints)
+impl<'a> Plan<'a> {
+    /// Every scenario on every target; the cells in the order of targets, then of scenarios.
+    pub fn run(&self) -> Vec<Cell<'a>> {
+        let on =
+            |target: &Target| self.scenarios.iter().map(|scenario| (*target, scenario)).collect::<Vec<_>>();
+        let wanted: Vec<_> = self.targets.iter().flat_map(on).collect();
+        let next = AtomicUsize::new(0);
+        let done = Mutex::new(Vec::new());
+        thread::scope(|scope| {
+            for _ in 0..self.jobs.max(1) {
+                scope.spawn(|| {
+                    while let Some((target, scenario)) = wanted.get(next.fetch_add(1, Ordering::Relaxed)) {
+                        let cell = self.cell(scenario, *target);
+                        done.lock().expect("no code panics under this lock").push(cell);
+                    }
+                });
             }
-        }
-        Err(error) => Outcome::Fails(vec![format!("{error:#}")]),
+        });
+        let mut cells = done.into_inner().expect("no code panics under this lock");
+        cells.sort_by(|a, b| (a.target, &a.scenario.name).cmp(&(b.target, &b.scenario.name)));
+        cells
+    }
+
+    fn cell(&self, scenario: &'a Scenario, target: Target) -> Cell<'a> {
+        let begun = Instant::now();
+        let outcome = match target.driver(self.folder) {
+            Ok(command) => {
+                self.divergences.explain(target, &scenario.name, outcome(command, scenario, target))
+            }
+            Err(reason) => Outcome::NotRun(reason),
+        };
+        Cell { scenario, target, outcome, took: begun.elapsed() }
+    }
+}
+
+fn outcome(command: Command, scenario: &Scenario, target: Target) -> Outcome {
+    let end = match driver::run(command, scenario, scenario.limit() * target.patience()) {
+        Ok(end) => end,
+        Err(error) => return Outcome::Fails(vec![format!("{error:#}")]),
     };
-    Cell { scenario, target, outcome, took: begun.elapsed() }
+    if !end.in_time {
+        return Outcome::Hangs { reports: end.reports.len() };
+    }
+    let mut complaints = judge::complaints(scenario, &end.reports);
+    if complaints.is_empty() {
+        return Outcome::Holds;
+    }
+    if !end.stderr.is_empty() {
+        complaints.push(format!("driver: {}", end.stderr.trim_end()));
+    }
+    Outcome::Fails(complaints)
 }

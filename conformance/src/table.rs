@@ -7,6 +7,9 @@ use crate::{
     target::Target,
 };
 
+/// Every word a cell may be told in.
+const WORDS: [&str; 6] = ["holds", "diverges", "FAILS", "HANGS", "LISTED", "not run"];
+
 /// Cells of a run, shown as text.
 #[derive(Debug)]
 pub struct Table<'a>(pub &'a [Cell<'a>]);
@@ -45,8 +48,27 @@ impl fmt::Display for Table<'_> {
                 writeln!(f, "    {complaint}")?;
             }
         }
+        for cells in self.0.chunk_by(|a, b| a.target == b.target) {
+            write_sum(f, cells)?;
+        }
         Ok(())
     }
+}
+
+/// What came of one target's cells, counted.
+fn write_sum(f: &mut fmt::Formatter<'_>, cells: &[Cell<'_>]) -> fmt::Result {
+    let count = |wanted| cells.iter().filter(|cell| word(&cell.outcome) == wanted).count();
+    write!(f, "\n{}:", cells[0].target.name())?;
+    for what in WORDS {
+        let cells = count(what);
+        if cells > 0 {
+            write!(f, " {cells} {what}")?;
+        }
+    }
+    if let Outcome::NotRun(reason) = &cells[0].outcome {
+        write!(f, " ({reason})")?;
+    }
+    Ok(())
 }
 
 /// A cell in a word.
@@ -55,5 +77,8 @@ fn word(outcome: &Outcome) -> &'static str {
         Outcome::Holds => "holds",
         Outcome::Fails(_) => "FAILS",
         Outcome::Hangs { .. } => "HANGS",
+        Outcome::Diverges(_) => "diverges",
+        Outcome::HoldsThoughListed => "LISTED",
+        Outcome::NotRun(_) => "not run",
     }
 }

@@ -17,10 +17,9 @@ fn program(name: &str) -> PathBuf {
 #[test]
 fn every_scenario_holds_on_rust() {
     let package = env::var_os("CARGO_MANIFEST_DIR").expect("cargo and the gate say where the package is");
-    let scenarios = PathBuf::from(package).join("scenarios");
     let run = Command::new(program("conformance"))
-        .args(["--driver", "rust", "--scenarios"])
-        .arg(scenarios)
+        .args(["--driver", "rust", "--complete", "--folder"])
+        .arg(package)
         .output()
         .expect("the runner starts");
     let table = String::from_utf8_lossy(&run.stdout);

@@ -50,7 +50,7 @@ enum Event {
     Stderr(String),
 }
 
-pub(super) fn run(mut command: Command, scenario: &Scenario) -> Result<End> {
+pub(super) fn run(mut command: Command, scenario: &Scenario, limit: Duration) -> Result<End> {
     let orders: Vec<Order> =
         scenario.actions().enumerate().map(|(step, action)| Order { step, action }).collect();
     let mut text = Vec::new();
@@ -58,7 +58,7 @@ pub(super) fn run(mut command: Command, scenario: &Scenario) -> Result<End> {
         serde_json::to_writer(&mut text, order)?;
         text.push(b'\n');
     }
-    let deadline = Instant::now() + scenario.limit();
+    let deadline = Instant::now() + limit;
     let child = command
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

@@ -13,7 +13,8 @@ fn scenario(limit_ms: u64) -> Scenario {
 fn driven(script: &str, limit_ms: u64) -> anyhow::Result<driver::End> {
     let mut driver = Command::new("sh");
     driver.args(["-c", script]);
-    driver::run(driver, &scenario(limit_ms))
+    let scenario = scenario(limit_ms);
+    driver::run(driver, &scenario, scenario.limit())
 }
 
 #[test]
