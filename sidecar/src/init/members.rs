@@ -34,13 +34,14 @@ impl Members {
     }
 
     /// Holds on to the namespace of a tree: as long as the result lives the kernel gives its inode to no other. With
-    /// the member it was found by; `None` if there is none.
-    pub(super) fn pin(&self, mark: Mark) -> Option<(Pid, OwnedFd)> {
+    /// the member it was found by, `likely` if that is one; `None` if there is none.
+    pub(super) fn pin(&self, mark: Mark, likely: Option<Pid>) -> Option<(Pid, OwnedFd)> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-        self.of_tree(mark).into_iter().find_map(|pid| {
+        let open = |pid| {
             let pin = self.of_namespace(pid, |path| openat(&self.proc, path, flags, Mode::empty()))?;
             (fstat(&pin).ok()?.st_ino == mark.0).then_some((pid, pin))
-        })
+        };
+        likely.and_then(open).or_else(|| self.of_tree(mark).into_iter().find_map(open))
     }
 
     /// Looks at the UTS namespace of a process. A main thread that has ended is in none any more, but the process lives

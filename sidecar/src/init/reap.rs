@@ -9,8 +9,8 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::messages::{Exit, Reply};
 use super::server::{Gone, Server};
-use super::start::{self, StartFault};
-use super::table::Stage;
+use super::start::{self, Go, StartFault};
+use super::table::{Mark, Stage};
 use crate::sys::wait::{Change, ChangeKind, Usage, detach, next_change};
 
 impl Server<'_> {
@@ -98,14 +98,15 @@ impl Server<'_> {
             return Ok(());
         };
         let id = process.id;
-        process.started_at_ms = now_ms();
-        let started_at_ms = process.started_at_ms;
         // Dropping the socket also takes it out of the epoll set: no copy of it is left.
         let outcome = start::outcome(&socket);
         drop(socket);
+        if let Ok(go) = outcome {
+            process.started_at_ms = go.started_at_ms;
+        }
         match (outcome, again) {
-            (Ok(mark), _) => {
-                self.table.set_mark(id, mark);
+            (Ok(Go { mark, started_at_ms }), _) => {
+                self.table.set_mark(id, Mark(mark));
                 let pid = pid.as_raw_nonzero().get().unsigned_abs();
                 self.reply(&Reply::Started { process: id, pid, started_at_ms })?;
                 self.spare_is_due = true;

@@ -2,7 +2,7 @@
 //! in the child everything that turns it into a guest, then exec.
 //!
 //! ```text
-//!   child:  prepare ──► request ──► become the guest ──► Told::Mark ──► exec
+//!   child:  prepare ──► request ──► become the guest ──► Told::Go ────► exec
 //!                       │ came with the fork,          └► Told::Fault   └► Told::Fault
 //!                       └ or is awaited: a spare
 //! ```
@@ -24,8 +24,8 @@ use rustix::time::Timespec;
 use serde::{Deserialize, Serialize};
 
 use super::messages::{Start, StartStep, Stream, Text};
+use super::reap::now_ms;
 use super::strings::Strings;
-use super::table::Mark;
 use crate::isolation::plan::Plan;
 use crate::isolation::{capabilities, identity, rlimits};
 use crate::packet::{self, Packet};
@@ -64,11 +64,20 @@ fn at(step: StartStep) -> impl Fn(Errno) -> StartFault {
     move |errno| StartFault::new(step, errno)
 }
 
+/// A child's last words before it executes its command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Go {
+    /// The mark of its tree.
+    pub mark: u64,
+    /// Milliseconds since the epoch, told by the child itself: no clock the command reads is earlier.
+    pub started_at_ms: u64,
+}
+
 /// What a child tells before its socket ends.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Told {
-    /// It executes the command now; the mark of its tree.
-    Mark(u64),
+    /// It executes the command now.
+    Go(Go),
     /// It does not, and is about to exit.
     Fault(StartFault),
 }
@@ -128,7 +137,8 @@ fn become_guest_and_exec(
     identity::become_id(plan.guest.id(), plan.id_maps).map_err(at(StartStep::Identity))?;
     capabilities::become_guest(plan.guest).map_err(at(StartStep::Identity))?;
     chdir(strings.cwd()).map_err(at(StartStep::Cwd))?;
-    packet::send(init, &packet::encode(&Told::Mark(mark)), &[]).map_err(at(StartStep::Handshake))?;
+    let go = Go { mark, started_at_ms: now_ms() };
+    packet::send(init, &packet::encode(&Told::Go(go)), &[]).map_err(at(StartStep::Handshake))?;
     Err(StartFault::new(StartStep::Exec, strings.exec()))
 }
 
@@ -167,15 +177,15 @@ pub(super) fn is_decided(socket: &OwnedFd) -> bool {
     poll(&mut watched, Some(&now)).is_ok() && watched[0].revents().contains(PollFlags::HUP)
 }
 
-/// The outcome of a start whose socket has ended: the mark of the new tree, or what failed.
-pub(super) fn outcome(socket: &OwnedFd) -> Result<Mark, StartFault> {
+/// The outcome of a start whose socket has ended: the command was executed, or what failed.
+pub(super) fn outcome(socket: &OwnedFd) -> Result<Go, StartFault> {
     let told = || match packet::receive(socket, &mut [0; 64], RecvFlags::DONTWAIT) {
         Ok(Some(Packet { message, .. })) => Some(message),
         Ok(None) | Err(_) => None,
     };
     match (told(), told()) {
-        (Some(Told::Mark(mark)), None) => Ok(Mark(mark)),
-        (Some(Told::Fault(fault)), None) | (Some(Told::Mark(_)), Some(Told::Fault(fault))) => Err(fault),
+        (Some(Told::Go(go)), None) => Ok(go),
+        (Some(Told::Fault(fault)), None) | (Some(Told::Go(_)), Some(Told::Fault(fault))) => Err(fault),
         _ => Err(StartFault::WORDLESS),
     }
 }

@@ -116,7 +116,8 @@ impl Server<'_> {
     /// The mark of a tree that has members, held so that it stays theirs.
     fn pin_tree(&mut self, id: ProcessId) -> Result<Option<(Mark, OwnedFd)>, Gone> {
         let Some(mark) = self.table.mark_of(id) else { return Ok(None) };
-        let Some((member, pin)) = self.members.pin(mark) else { return Ok(None) };
+        let root = self.table.by_id(id).map(|process| process.pid);
+        let Some((member, pin)) = self.members.pin(mark, root) else { return Ok(None) };
         // It may have been another's before it was held: that of a process which has just executed its command, and
         // whose mark is not known yet.
         self.finish_decided_starts()?;

@@ -77,15 +77,19 @@ async fn the_last_handle_ends_the_sidecar_and_leaves_no_zombie() {
 
 #[tokio::test]
 async fn a_zygote_that_hangs_over_a_create_keeps_no_sidecar() {
-    let sidecar = sidecar().await;
-    let everything = tree(sidecar.pid().unwrap());
-    for zygote in everything.iter().filter(|pid| Some(**pid) != sidecar.pid()) {
+    let vm = vm().await;
+    let sidecar = vm.sidecar().pid().unwrap();
+    let everything = tree(sidecar);
+    let inits = inits(sidecar);
+    for zygote in everything.iter().filter(|pid| **pid != sidecar && !inits.contains(pid)) {
         let zygote = rustix::process::Pid::from_raw(zygote.cast_signed()).unwrap();
         rustix::process::kill_process(zygote, rustix::process::Signal::STOP).unwrap();
     }
-    let create = AgentOs::create(AgentOsConfig::new().connection(sidecar.clone()));
-    assert!(futures_util::poll!(Box::pin(create)).is_pending());
-    drop(sidecar);
+    let mut create = Box::pin(AgentOs::create(AgentOsConfig::new().connection(vm.sidecar().clone())));
+    assert!(futures_util::poll!(&mut create).is_pending());
+    // What follows it is answered: it is being built.
+    out(&vm, "true").await;
+    drop((create, vm));
     // The sidecar gives the zygote a second to leave.
     all_gone(&everything, 5 * SECOND).await;
 }
