@@ -121,8 +121,8 @@ impl Machine {
         if let Some(cwd) = spawn.cwd {
             options = options.cwd(cwd);
         }
-        let pid = vm.spawn(&spawn.command, spawn.args, options)?.pid();
-        let watched = Watched::new(vm, pid)?;
+        let watched = Watched::spawn(vm, &spawn.command, spawn.args, options)?;
+        let pid = watched.pid();
         self.spawned.insert(spawn.name, watched);
         Ok(Report { pid: Some(pid), ..Report::default() })
     }

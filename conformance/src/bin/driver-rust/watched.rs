@@ -1,13 +1,19 @@
 //! A spawned process whose outputs are collected from its start.
 
+use std::sync::{Arc, Mutex, MutexGuard};
+
 use agentvm_conformance::scenario::action::Stream;
-use agentvm_sdk::{AgentOs, ByteStream, Output, OutputFrom, OutputStream, Overflow, StreamLost};
+use agentvm_sdk::{
+    AgentOs, ByteStream, Output, OutputFrom, OutputStream, Overflow, SpawnOptions, StreamLost,
+};
 use anyhow::{Context as _, Result};
 use tokio::{sync::watch, task::JoinSet};
 
 /// The process and both its outputs.
 pub(crate) struct Watched {
     pid: u32,
+    /// What the callbacks were given: they are there before the start, and have returned before an exit is told.
+    delivered: [Arc<Mutex<Vec<u8>>>; 2],
     stdout: watch::Receiver<Collected>,
     stderr: watch::Receiver<Collected>,
     _readers: JoinSet<()>,
@@ -21,7 +27,18 @@ struct Collected {
 }
 
 impl Watched {
-    pub(crate) fn new(vm: &AgentOs, pid: u32) -> Result<Self> {
+    pub(crate) fn spawn(
+        vm: &AgentOs,
+        command: &str,
+        args: Vec<String>,
+        options: SpawnOptions,
+    ) -> Result<Self> {
+        let delivered: [Arc<Mutex<Vec<u8>>>; 2] = Default::default();
+        let [stdout, stderr] = delivered.clone();
+        let options = options
+            .on_stdout(move |bytes| lock(&stdout).extend_from_slice(bytes))
+            .on_stderr(move |bytes| lock(&stderr).extend_from_slice(bytes));
+        let pid = vm.spawn(command, args, options)?.pid();
         let mut readers = JoinSet::new();
         let mut collect = |which| -> Result<_> {
             let stream = vm.on_process_output_from(pid, which, OutputFrom::Start, Overflow::Wait)?;
@@ -30,7 +47,7 @@ impl Watched {
             Ok(receiver)
         };
         let (stdout, stderr) = (collect(OutputStream::Stdout)?, collect(OutputStream::Stderr)?);
-        Ok(Self { pid, stdout, stderr, _readers: readers })
+        Ok(Self { pid, delivered, stdout, stderr, _readers: readers })
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -39,7 +56,12 @@ impl Watched {
 
     /// What has come so far.
     pub(crate) fn so_far(&self, stream: Stream) -> Vec<u8> {
-        self.output(stream).borrow().bytes.clone()
+        let [stdout, stderr] = &self.delivered;
+        lock(match stream {
+            Stream::Stdout => stdout,
+            Stream::Stderr => stderr,
+        })
+        .clone()
     }
 
     /// Everything up to a text, once it has come; without one, everything up to the end.
@@ -63,6 +85,10 @@ impl Watched {
             Stream::Stderr => &self.stderr,
         }
     }
+}
+
+fn lock(bytes: &Mutex<Vec<u8>>) -> MutexGuard<'_, Vec<u8>> {
+    bytes.lock().expect("no code panics under this lock")
 }
 
 async fn read(mut stream: ByteStream, sender: watch::Sender<Collected>) {
