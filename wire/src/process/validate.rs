@@ -54,7 +54,9 @@ impl Execute {
             None => self.args.iter().map(String::as_bytes).collect(),
         };
         let cwd = self.cwd.as_deref().map(|cwd| bytes(cwd, self.cwd_b64.as_ref()));
-        let named = std::iter::once(("command", command)).chain(args.iter().map(|arg| ("args", *arg)));
+        let arg0 = self.arg0.as_deref().map(|arg0| ("arg0", arg0.as_bytes()));
+        let named = std::iter::once(("command", command)).chain(arg0);
+        let named = named.chain(args.iter().map(|arg| ("args", *arg)));
         let mut total = 0;
         for (field, string) in named.chain(cwd.map(|cwd| ("cwd", cwd))) {
             if string.contains(&0) {
