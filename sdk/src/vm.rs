@@ -29,8 +29,8 @@ pub(crate) struct Vm {
     entries: scc::HashMap<ProcessId, Arc<Entry>>,
     next_spawn: AtomicU32,
     next_exec: AtomicU32,
-    /// Serialises admission: counting and pruning the spawned entries.
-    pub(crate) admission: Mutex<()>,
+    /// How many spawned entries there are; locked while one is admitted.
+    pub(crate) spawned: Mutex<u64>,
     ended: watch::Sender<Option<ClientError>>,
 }
 
@@ -43,7 +43,7 @@ impl Vm {
             entries: scc::HashMap::new(),
             next_spawn: AtomicU32::new(ProcessId::FIRST_SPAWNED),
             next_exec: AtomicU32::new(ProcessId::FIRST_EXEC),
-            admission: Mutex::new(()),
+            spawned: Mutex::new(0),
             ended: watch::Sender::new(None),
         })
     }

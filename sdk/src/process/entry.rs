@@ -4,19 +4,19 @@
 //! Locks: an entry's lock is never held while the link's is taken (the other way round it may be). Whatever a change
 //! of state entails (credit, wakers, the exit) is collected under the lock and done after it.
 
+mod reading;
 mod state;
+mod writing;
 
 use std::{
-    io,
     sync::{Arc, Mutex, MutexGuard, Weak},
-    task::{Context, Poll, Waker},
+    task::Waker,
 };
 
 use agentvm_wire::{
     id::{ProcessId, VmId},
     process::{ProcessExited, ProcessStarted, SignalTarget, StdioStreams, StreamEnds},
 };
-use bytes::Bytes;
 
 use self::state::{Effects, State};
 use super::{
@@ -26,11 +26,7 @@ use super::{
 use crate::{
     error::ClientError,
     link::Link,
-    stdio::{
-        OutputFrom, OutputStream,
-        ring::{CursorId, Overflow, Read, Ring},
-        stdin::StdinChunk,
-    },
+    stdio::{OutputStream, ring::Ring},
 };
 
 /// One process.
@@ -165,36 +161,7 @@ impl Entry {
         });
     }
 
-    /// The next bytes for standard input.
-    pub(crate) fn take_stdin(&self, max: usize, wakers: &mut Vec<Waker>) -> StdinChunk {
-        self.lock().stdin.take(max, wakers)
-    }
-
     // ---- used by handles ----
-
-    pub(crate) fn write_stdin(&self, bytes: Bytes) -> Result<(), ClientError> {
-        self.lock().stdin.write(bytes)?;
-        self.stdin_ready();
-        Ok(())
-    }
-
-    /// Takes as much as there is room for, waiting until there is some; `BrokenPipe` once standard input is closed.
-    pub(crate) fn poll_write_stdin(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let taken = std::task::ready!(self.lock().stdin.poll_write(cx, bytes));
-        self.stdin_ready();
-        Poll::Ready(taken.map_err(|error| io::Error::new(io::ErrorKind::BrokenPipe, error)))
-    }
-
-    pub(crate) fn close_stdin(&self) {
-        self.lock().stdin.close();
-        self.stdin_ready();
-    }
-
-    fn stdin_ready(&self) {
-        if let Some(stream) = self.streams.stdin {
-            self.link.stream_ready(stream);
-        }
-    }
 
     /// Sends a signal unless the process has ended or the very same one still waits for its answer.
     pub(crate) fn signal(self: &Arc<Self>, signal: &str, target: SignalTarget) {
@@ -211,54 +178,6 @@ impl Entry {
 
     pub(crate) fn signal_answered(&self, signal: &str, target: SignalTarget) {
         self.lock().signals.retain(|(name, to)| (name.as_str(), *to) != (signal, target));
-    }
-
-    /// A cursor on an output, where the process has it.
-    pub(crate) fn subscribe(
-        &self,
-        which: OutputStream,
-        from: OutputFrom,
-        overflow: Overflow,
-    ) -> Option<CursorId> {
-        let mut state = self.lock();
-        let ring = &mut state.output(which)?.ring;
-        let at = match from {
-            OutputFrom::Start => 0,
-            OutputFrom::Now => ring.head(),
-            OutputFrom::Offset(offset) => offset,
-        };
-        Some(ring.subscribe(at, overflow))
-    }
-
-    pub(crate) fn unsubscribe(&self, which: OutputStream, cursor: CursorId) {
-        self.update(|state, _| {
-            if let Some(output) = state.output(which) {
-                output.ring.unsubscribe(cursor);
-            }
-            None
-        });
-    }
-
-    /// What lies at a cursor; with `own_only` nothing beyond what the process itself wrote.
-    pub(crate) fn read(&self, which: OutputStream, cursor: CursorId, own_only: bool, waker: &Waker) -> Read {
-        let mut state = self.lock();
-        let limit = if own_only { which.of(state.lifecycle.own_end()) } else { None };
-        let ended = own_only && state.lifecycle.has_ended();
-        let Some(output) = state.output(which) else { return Read::End };
-        match output.ring.read(cursor, limit, waker) {
-            Read::Pending if ended => Read::End,
-            read => read,
-        }
-    }
-
-    /// A cursor's owner has taken bytes; credit and the exit may follow.
-    pub(crate) fn advance(&self, which: OutputStream, cursor: CursorId, bytes: usize) {
-        self.update(|state, _| {
-            if let Some(output) = state.output(which) {
-                output.ring.advance(cursor, bytes);
-            }
-            None
-        });
     }
 
     /// Nobody will write to or read from this process again: what it still writes goes nowhere.

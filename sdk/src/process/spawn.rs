@@ -65,11 +65,12 @@ impl AgentOs {
         let wants = WantedStreams { stdin: true, stdout: true, stderr: true };
         let subscribe = |entry: &Arc<Entry>| Relay::new(entry, options.on_stdout, options.on_stderr);
         let (process, relay) = {
-            // A panic under it leaves nothing half done: it guards no data.
-            let _admission = vm.admission.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            registry::admit(vm)?;
+            // Right also after a panic under it: it counts what was registered.
+            let mut spawned = vm.spawned.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            registry::admit(vm, &mut spawned)?;
             execute.process = vm.next_spawn_id();
             let (entry, relay) = vm.execute(execute, wants, subscribe)?;
+            *spawned += 1;
             (Process::new(entry), relay)
         };
         relay.run();

@@ -7,6 +7,7 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use agentvm_wire::id::{ProcessId, VmId};
+use agentvm_wire::process::SignalTarget;
 use agentvm_wire::vm::{VmConfig, VmUser};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{Gid, Uid, fchown};
@@ -14,7 +15,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::time::Timespec;
 use tokio::runtime::Runtime;
 
-use crate::init::{Event, ListError, Listing, Row, SignalTarget, StartSpec, Stdio};
+use crate::init::{Event, ListError, Listing, Row, StartSpec, Stdio};
 use crate::zygote::{Booted, Zygote};
 
 /// How long anything may take before a test gives up on it.

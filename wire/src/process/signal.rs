@@ -141,9 +141,8 @@ impl schemars::JsonSchema for Signal {
     }
 
     fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        let names: Vec<String> =
-            (1..=LAST_REAL_TIME.into()).filter_map(Self::from_number).map(|s| s.to_string()).collect();
-        schemars::json_schema!({ "type": "string", "enum": names })
+        let pattern = format!(r"^SIG({}|RTMIN(\+([1-9]|[12][0-9]|30))?)$", NAMES.join("|"));
+        schemars::json_schema!({ "type": "string", "pattern": pattern })
     }
 }
 

@@ -1,0 +1,42 @@
+//! How handles write to a process, and how the connection takes that on.
+
+use std::{
+    io,
+    task::{Context, Poll, Waker},
+};
+
+use bytes::Bytes;
+
+use super::Entry;
+use crate::{error::ClientError, stdio::stdin::StdinChunk};
+
+impl Entry {
+    /// The next bytes for standard input.
+    pub(crate) fn take_stdin(&self, max: usize, wakers: &mut Vec<Waker>) -> StdinChunk {
+        self.lock().stdin.take(max, wakers)
+    }
+
+    pub(crate) fn write_stdin(&self, bytes: Bytes) -> Result<(), ClientError> {
+        self.lock().stdin.write(bytes)?;
+        self.stdin_ready();
+        Ok(())
+    }
+
+    /// Takes as much as there is room for, waiting until there is some; `BrokenPipe` once standard input is closed.
+    pub(crate) fn poll_write_stdin(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let taken = std::task::ready!(self.lock().stdin.poll_write(cx, bytes));
+        self.stdin_ready();
+        Poll::Ready(taken.map_err(|error| io::Error::new(io::ErrorKind::BrokenPipe, error)))
+    }
+
+    pub(crate) fn close_stdin(&self) {
+        self.lock().stdin.close();
+        self.stdin_ready();
+    }
+
+    fn stdin_ready(&self) {
+        if let Some(stream) = self.streams.stdin {
+            self.link.stream_ready(stream);
+        }
+    }
+}
