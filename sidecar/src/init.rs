@@ -15,6 +15,7 @@
 
 mod boot;
 pub mod client;
+mod cpu;
 mod list;
 mod members;
 mod messages;

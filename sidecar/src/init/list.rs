@@ -2,12 +2,11 @@
 //! itself neither reads what a guest can make slow to read, nor holds the rows.
 
 use std::collections::BTreeMap;
-use std::io::Read as _;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::time::{Duration, Instant};
 
 use agentvm_wire::id::ProcessId;
-use rustix::fs::{Mode, OFlags, openat, readlinkat};
+use rustix::fs::readlinkat;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, getpid, kill_process};
 use rustix::time::{ClockId, clock_gettime};
@@ -16,7 +15,7 @@ use super::members::Members;
 use super::messages::{ListOutcome, Reply};
 use super::rows::{Row, Writer};
 use super::server::{Gone, Server};
-use super::stat;
+use super::stat::{self, TICKS_PER_SECOND};
 use super::table::Table;
 use crate::launch::ZYGOTE_NAME;
 use crate::sys::clone::{Forked, fork};
@@ -35,9 +34,6 @@ pub(crate) const MAX_HELPERS: usize = 8;
 
 /// A guest of the same uid can kill a helper; this often another one is started.
 const MAX_ATTEMPTS: u32 = 3;
-
-/// Clock ticks of `/proc` per second (`USER_HZ`): the same everywhere.
-const TICKS_PER_SECOND: u64 = 100;
 
 /// Exit status of a helper.
 const COMPLETE: i32 = 0;
@@ -212,7 +208,7 @@ struct Reader<'a> {
 impl Reader<'_> {
     fn row(&self, pid: Pid) -> Option<Row> {
         let number = pid.as_raw_nonzero();
-        let stat = stat::parse(&self.read(&format!("{number}/stat"), 4096)?)?;
+        let stat = stat::parse(&self.members.read(&format!("{number}/stat"), 4096)?)?;
         let (args, args_truncated) = self.args(number.get());
         // One of ours may have been forked long before it was started.
         let root = self.table.root(pid).map(|process| process.started_at_ms);
@@ -246,7 +242,7 @@ impl Reader<'_> {
     }
 
     fn args(&self, pid: i32) -> (Vec<Vec<u8>>, bool) {
-        let Some(mut text) = self.read(&format!("{pid}/cmdline"), MAX_ARGS_BYTES + 1) else {
+        let Some(mut text) = self.members.read(&format!("{pid}/cmdline"), MAX_ARGS_BYTES + 1) else {
             return (Vec::new(), false);
         };
         let truncated = text.len() > MAX_ARGS_BYTES;
@@ -259,14 +255,6 @@ impl Reader<'_> {
         }
         let mut args = text.split(|byte| *byte == 0).map(<[u8]>::to_vec);
         (args.by_ref().take(MAX_ARGS).collect(), truncated || args.next().is_some())
-    }
-
-    fn read(&self, path: &str, limit: usize) -> Option<Vec<u8>> {
-        let file =
-            openat(self.members.folder(), path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
-        let mut text = Vec::new();
-        std::fs::File::from(file).take(limit as u64).read_to_end(&mut text).ok()?;
-        Some(text)
     }
 }
 

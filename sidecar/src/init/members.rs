@@ -1,5 +1,6 @@
 //! Who is in the VM, and to which started process each belongs: `/proc`, as init sees it.
 
+use std::io::Read as _;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
@@ -25,6 +26,11 @@ impl Members {
     pub(super) fn pids(&self) -> rustix::io::Result<Vec<Pid>> {
         rustix::fs::seek(&self.proc, rustix::fs::SeekFrom::Start(0))?;
         numbers(&self.proc)
+    }
+
+    /// Whether nobody but init is left.
+    pub(super) fn are_gone(&self) -> bool {
+        self.pids().is_ok_and(|pids| pids.len() <= 1)
     }
 
     /// The tree a process belongs to; `None` if it is gone, a zombie, or has not executed its command yet.
@@ -73,6 +79,14 @@ impl Members {
     pub(super) fn signal(&self, pid: Pid, mark: Mark, signal: Signal) -> bool {
         pidfd_open(pid, PidfdFlags::empty())
             .is_ok_and(|pidfd| self.mark(pid) == Some(mark) && pidfd_send_signal(&pidfd, signal).is_ok())
+    }
+
+    /// The beginning of a file of a process.
+    pub(super) fn read(&self, path: &str, limit: usize) -> Option<Vec<u8>> {
+        let file = openat(&self.proc, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+        let mut text = Vec::new();
+        std::fs::File::from(file).take(limit as u64).read_to_end(&mut text).ok()?;
+        Some(text)
     }
 
     /// Its folder, for reading files of processes below it.
