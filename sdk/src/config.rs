@@ -1,5 +1,7 @@
 //! What a VM is created from.
 
+use std::time::Duration;
+
 use agentvm_wire::vm::{Isolation, VmConfig};
 
 use crate::sidecar::{Sidecar, SidecarConfig};
@@ -116,6 +118,9 @@ pub struct ProcessLimits {
     pub retained_output_bytes: u64,
     /// Bytes that may wait to be written to one process's standard input: 1 MiB.
     pub stdin_queue_bytes: u64,
+    /// How long after a call's timeout the sidecar may take to tell that its process has ended: 5 s. Then the call fails
+    /// with [`ClientError::TerminationUnconfirmed`](crate::ClientError::TerminationUnconfirmed).
+    pub kill_confirmation: Duration,
 }
 
 impl ProcessLimits {
@@ -125,6 +130,6 @@ impl ProcessLimits {
 
 impl Default for ProcessLimits {
     fn default() -> Self {
-        Self { spawned: 1024, retained_output_bytes: 512 << 10, stdin_queue_bytes: 1 << 20 }
+        Self { spawned: 1024, retained_output_bytes: 512 << 10, stdin_queue_bytes: 1 << 20, kill_confirmation: Duration::from_secs(5) }
     }
 }

@@ -29,8 +29,9 @@ pub use callback::Subscription;
 pub use config::{AgentOsConfig, ProcessLimits};
 pub use error::ClientError;
 pub use process::{
-    ExecBytes, ExecOptions, ExecResult, ExitCause, ExitStatus, Process, ProcessInfo, ProcessStatus,
-    ProcessTreeNode, SignalTarget, SpawnOptions, SpawnedProcessInfo,
+    ExecBytes, ExecOptions, ExecResult, ExitCause, ExitStatus, OutputLimit, Process, ProcessInfo,
+    ProcessStatus, ProcessTreeNode, Signal, SignalTarget, SpawnOptions, SpawnedProcessInfo, Stdio,
+    TimingMitigation, Truncated, UnknownSignal,
 };
 pub use sidecar::{Sidecar, SidecarConfig};
 pub use stdio::{ByteStream, Output, OutputFrom, OutputStream, Overflow, StdinInput, StreamLost};

@@ -10,6 +10,7 @@
 mod driver;
 mod incoming;
 mod requests;
+mod timers;
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -22,7 +23,7 @@ use agentvm_wire::{
     error::Code,
     id::{RequestId, StreamId, VmId},
     message::{Request, Response, Scope},
-    process::{SignalTarget, StdioStreams},
+    process::{Signal, SignalTarget, StdioStreams},
     session::Limits,
     stdio::Header,
     vm::VmCreated,
@@ -32,6 +33,8 @@ use tokio::sync::{Notify, oneshot};
 
 pub(crate) use driver::{Driver, start};
 pub(crate) use requests::WantedStreams;
+pub(crate) use timers::Timer;
+use timers::Timers;
 
 use crate::{
     config::ProcessLimits,
@@ -49,6 +52,8 @@ pub(crate) struct Link {
     wake: Notify,
     /// Tells the driver that nobody needs the link any more; kept until it looks.
     closing: Notify,
+    /// Another timer is the first now; kept until the driver looks.
+    timers_changed: Notify,
     /// The launched sidecar, if this program launched it.
     pid: OnceLock<u32>,
 }
@@ -62,6 +67,7 @@ struct Core {
     deferred: VecDeque<(Scope, Request, Waiter)>,
     routes: HashMap<StreamId, Route>,
     vms: HashMap<VmId, Weak<Vm>>,
+    timers: Timers,
     ended: Option<ClientError>,
     closing: bool,
 }
@@ -72,7 +78,7 @@ enum Waiter {
     Call(oneshot::Sender<Result<Response, ClientError>>),
     Create(ProcessLimits, oneshot::Sender<Result<OwnedVm, ClientError>>),
     Start(Arc<Entry>),
-    Signal(Arc<Entry>, String, SignalTarget),
+    Signal(Arc<Entry>, Signal, SignalTarget),
     Nobody,
 }
 
@@ -98,10 +104,17 @@ impl Link {
             deferred: VecDeque::new(),
             routes: HashMap::new(),
             vms: HashMap::new(),
+            timers: Timers::default(),
             ended: None,
             closing: false,
         };
-        Self { core: Mutex::new(core), wake: Notify::new(), closing: Notify::new(), pid: OnceLock::new() }
+        Self {
+            core: Mutex::new(core),
+            wake: Notify::new(),
+            closing: Notify::new(),
+            timers_changed: Notify::new(),
+            pid: OnceLock::new(),
+        }
     }
 
     pub(crate) fn pid(&self) -> Option<u32> {
@@ -192,7 +205,7 @@ impl Link {
 
     /// Everyone who waits gets the first cause, at once; so does every later caller.
     fn fail(&self, cause: ClientError) {
-        let (cause, waiters, deferred, routes, vms) = {
+        let (cause, waiters, deferred, routes, vms, _timers) = {
             let mut core = self.lock();
             let cause = core.ended.get_or_insert(cause).clone();
             let core = &mut *core;
@@ -202,6 +215,7 @@ impl Link {
                 std::mem::take(&mut core.deferred),
                 std::mem::take(&mut core.routes),
                 std::mem::take(&mut core.vms),
+                std::mem::take(&mut core.timers),
             )
         };
         for waiter in waiters.into_values().chain(deferred.into_iter().map(|(_, _, waiter)| waiter)) {

@@ -2,6 +2,7 @@
 //! spawned, and the VM's own process table.
 
 pub(crate) mod entry;
+mod command;
 mod exec;
 mod exit;
 mod lifecycle;
@@ -13,12 +14,13 @@ mod table;
 mod tests;
 mod tree;
 
-use agentvm_wire::error::Rejection;
+use agentvm_wire::error::{Code, Rejection};
 
-pub use agentvm_wire::process::{ExitCause, ProcessStatus, SignalTarget};
-pub use exec::{ExecBytes, ExecResult};
+pub use agentvm_wire::process::{ExitCause, ProcessStatus, Signal, SignalTarget, UnknownSignal};
+pub use exec::{ExecBytes, ExecResult, OutputLimit, Truncated};
 pub use exit::ExitStatus;
-pub use options::{ExecOptions, SpawnOptions};
+pub(crate) use options::millis;
+pub use options::{ExecOptions, SpawnOptions, Stdio, TimingMitigation};
 pub use registry::SpawnedProcessInfo;
 pub use spawn::Process;
 pub use table::ProcessInfo;
@@ -29,6 +31,9 @@ use crate::error::ClientError;
 /// What a rejected `execute` means to the caller: a failed start names its step, anything else is passed on.
 pub(crate) fn start_failure(command: &str, rejection: Rejection) -> ClientError {
     match rejection.details.step.clone() {
+        Some(_) if rejection.code == Code::DEADLINE_EXCEEDED => {
+            ClientError::StartTimedOut { command: command.to_owned() }
+        }
         Some(step) => ClientError::SpawnFailed {
             message: format!("{command}: {}", rejection.message),
             code: rejection.code,

@@ -1,8 +1,11 @@
 //! One VM as the client sees it: its processes by their synthetic pid, and how it ended.
 
-use std::sync::{
-    Arc, Mutex,
-    atomic::{AtomicU32, Ordering},
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
 };
 
 use agentvm_wire::{
@@ -17,7 +20,10 @@ use crate::{
     config::ProcessLimits,
     error::ClientError,
     link::{Link, WantedStreams},
-    process::entry::{Entry, NewEntry},
+    process::{
+        entry::{Entry, NewEntry},
+        millis,
+    },
 };
 
 /// A VM. Held by its `AgentOs` handles; the link knows it weakly, so that nothing in the background keeps it alive.
@@ -121,6 +127,7 @@ impl Vm {
         &self,
         execute: Execute,
         wants: WantedStreams,
+        timeout: Option<Duration>,
         subscribe: impl FnOnce(&Arc<Entry>) -> T,
     ) -> Result<(Arc<Entry>, T), ClientError> {
         self.check_alive()?;
@@ -141,11 +148,15 @@ impl Vm {
                     .retained_output_bytes
                     .max(ProcessLimits::MIN_RETAINED_OUTPUT_BYTES),
                 stdin_bytes: self.limits.stdin_queue_bytes,
+                kill_confirmation: self.limits.kill_confirmation,
             }));
             self.entries.upsert_sync(id, entry.clone());
             let subscribed = subscribe(&entry);
             (entry, subscribed)
         })?;
+        if let Some(timeout) = timeout {
+            entry.give_up_after(timeout);
+        }
         // Ended between the check and the registration: the entry missed the news.
         if let Err(cause) = self.check_alive() {
             entry.lost(cause);
@@ -171,7 +182,5 @@ impl Drop for OwnedVm {
 
 /// The drain that `exec` asks for.
 pub(crate) fn exec_drain() -> Drain {
-    let millis =
-        |limit: std::time::Duration| u64::try_from(limit.as_millis()).expect("a constant of seconds");
     Drain { quiet_ms: millis(crate::stdio::DRAIN_QUIET), max_ms: millis(crate::stdio::DRAIN_MAX) }
 }

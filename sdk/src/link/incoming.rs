@@ -77,7 +77,7 @@ impl Link {
                 entry.start_failed(start_failure(&entry.command, rejection));
             }
             (Waiter::Start(entry), other) => entry.lost(ClientError::unexpected("execute", &other)),
-            (Waiter::Signal(entry, signal, target), _) => entry.signal_answered(&signal, target),
+            (Waiter::Signal(entry, signal, target), _) => entry.signal_answered(signal, target),
             (Waiter::Nobody, _) => {}
         }
     }
