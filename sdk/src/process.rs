@@ -6,8 +6,10 @@ mod exec;
 mod exit;
 mod lifecycle;
 mod options;
+mod output;
 mod registry;
 mod spawn;
+mod stdin;
 mod table;
 #[cfg(test)]
 mod tests;

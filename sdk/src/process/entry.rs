@@ -18,6 +18,9 @@ use agentvm_wire::{
     process::{ProcessExited, ProcessStarted, SignalTarget, StdioStreams, StreamEnds},
 };
 
+use tokio::sync::Semaphore;
+
+pub(crate) use self::reading::{Cursors, Next};
 use self::state::{Effects, State};
 use super::{
     exit::{Exit, Outcome},
@@ -44,6 +47,8 @@ pub(crate) struct Entry {
     /// Lives while a `Process` handle does: such an entry is never pruned.
     pub(crate) pin: Mutex<Weak<()>>,
     state: Mutex<State>,
+    /// Writers that wait for room take turns, in the order they came.
+    stdin_turn: Semaphore,
 }
 
 /// What a new entry is made from.
@@ -74,6 +79,7 @@ impl Entry {
             drains: new.drains,
             pin: Mutex::default(),
             state: Mutex::new(state),
+            stdin_turn: Semaphore::new(1),
         }
     }
 
@@ -92,9 +98,7 @@ impl Entry {
             if state.lifecycle.has_ended() {
                 return None;
             }
-            if let Some(stderr) = state.output(OutputStream::Stderr) {
-                stderr.ring.push(format!("{error}\n").as_bytes(), &mut effects.wakers);
-            }
+            state.push(OutputStream::Stderr, format!("{error}\n").as_bytes(), effects);
             state.end_streams(effects, Ring::finish);
             state.failure = Some(error.clone());
             state.lifecycle.step(Event::StartFailed(error))
@@ -116,11 +120,9 @@ impl Entry {
 
     pub(crate) fn data(&self, which: OutputStream, payload: &[u8], fin: bool) {
         self.update(|state, effects| {
-            if let Some(output) = state.output(which) {
-                output.ring.push(payload, &mut effects.wakers);
-                if fin {
-                    output.ring.finish(&mut effects.wakers);
-                }
+            state.push(which, payload, effects);
+            if fin && let Some(output) = state.output(which) {
+                output.ring.finish(&mut effects.wakers);
             }
             None
         });

@@ -13,7 +13,11 @@ use crate::{
         exit::Outcome,
         lifecycle::{Event, Lifecycle, Progress},
     },
-    stdio::{OutputStream, ring::Ring, stdin::StdinQueue},
+    stdio::{
+        OutputStream,
+        ring::{Arrival, Ring},
+        stdin::StdinQueue,
+    },
 };
 
 #[derive(Debug)]
@@ -23,6 +27,8 @@ pub(super) struct State {
     pub(super) failure: Option<ClientError>,
     stdout: Option<Output>,
     stderr: Option<Output>,
+    /// The last that came in.
+    arrived: Option<(OutputStream, Arrival)>,
     pub(super) stdin: StdinQueue,
     /// Signals sent and not yet answered: the same one again changes nothing.
     pub(super) signals: Vec<(String, SignalTarget)>,
@@ -55,6 +61,7 @@ impl State {
             failure: None,
             stdout: output(streams.stdout),
             stderr: output(streams.stderr),
+            arrived: None,
             stdin: streams.stdin.map_or_else(StdinQueue::closed, |_| StdinQueue::new(stdin_bytes)),
             signals: Vec::new(),
         }
@@ -64,6 +71,21 @@ impl State {
         match which {
             OutputStream::Stdout => self.stdout.as_mut(),
             OutputStream::Stderr => self.stderr.as_mut(),
+        }
+    }
+
+    /// Takes in what the process wrote, behind everything before it.
+    pub(super) fn push(&mut self, which: OutputStream, bytes: &[u8], effects: &mut Effects) {
+        let at_ms = crate::now_ms();
+        let arrival = match self.arrived {
+            // Bytes of one stream and one millisecond came in together.
+            Some((stream, arrival)) if stream == which && arrival.at_ms == at_ms => arrival,
+            Some((_, Arrival { order, .. })) => Arrival { order: order + 1, at_ms },
+            None => Arrival { order: 0, at_ms },
+        };
+        self.arrived = Some((which, arrival));
+        if let Some(output) = self.output(which) {
+            output.ring.push(bytes, arrival, &mut effects.wakers);
         }
     }
 
