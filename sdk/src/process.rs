@@ -8,6 +8,7 @@ mod lifecycle;
 mod options;
 mod output;
 mod registry;
+pub(crate) mod retained;
 mod spawn;
 mod stdin;
 mod table;

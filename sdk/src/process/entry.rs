@@ -25,6 +25,7 @@ use self::state::{Effects, State};
 use super::{
     exit::{Exit, Outcome},
     lifecycle::Event,
+    retained::Retained,
 };
 use crate::{
     error::ClientError,
@@ -42,6 +43,7 @@ pub(crate) struct Entry {
     pub(crate) args: Vec<String>,
     pub(crate) requested_at_ms: u64,
     pub(crate) exit: Exit,
+    retained: Arc<Retained>,
     streams: StdioStreams,
     drains: bool,
     /// Lives while a `Process` handle does: such an entry is never pruned.
@@ -60,6 +62,7 @@ pub(crate) struct NewEntry {
     pub(crate) args: Vec<String>,
     pub(crate) streams: StdioStreams,
     pub(crate) drains: bool,
+    pub(crate) retained: Arc<Retained>,
     pub(crate) retained_bytes: u64,
     pub(crate) stdin_bytes: u64,
 }
@@ -75,6 +78,7 @@ impl Entry {
             args: new.args,
             requested_at_ms: crate::now_ms(),
             exit: Exit::new(),
+            retained: new.retained,
             streams: new.streams,
             drains: new.drains,
             pin: Mutex::default(),
@@ -222,6 +226,7 @@ impl Entry {
                 state.wake_outputs(&mut effects);
             }
             state.collect_consumed(&mut effects);
+            effects.too_much = state.account(&self.retained);
         }
         if let Some(outcome) = effects.outcome {
             self.exit.publish(outcome);
@@ -233,5 +238,14 @@ impl Entry {
             self.link.consumed(&effects.consumed);
         }
         effects.wakers.into_iter().for_each(Waker::wake);
+        if effects.too_much {
+            self.link.free_retained(self.vm);
+        }
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        self.lock().give_back(&self.retained);
     }
 }

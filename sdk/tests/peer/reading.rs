@@ -6,14 +6,15 @@ use std::{
 };
 
 use agentvm_sdk::{
-    ClientError, Output, OutputEvent, OutputEvents, OutputGap, OutputState, OutputStream, StreamLost,
+    ClientError, Output, OutputEvent, OutputEvents, OutputGap, OutputState, OutputStream, Process,
+    ProcessLimits, StreamLost,
 };
 use futures_util::FutureExt as _;
 use tokio::{io::AsyncReadExt as _, join};
 
 use crate::{
     guest::pattern,
-    scene::{caught_up, scene, started},
+    scene::{caught_up, scene, scene_with, started},
 };
 
 const RETAINED: u64 = 512 << 10;
@@ -54,6 +55,60 @@ fn pages_follow_each_other_and_name_what_is_gone() {
         assert_eq!(process.read_output(OutputStream::Stderr, 0, 100).state, OutputState::Lost);
         let unknown = vm.read_process_output(99, OutputStream::Stdout, 0, 1).unwrap_err();
         assert!(matches!(unknown, ClientError::ProcessNotFound(99)), "{unknown}");
+    });
+}
+
+fn at_most(vm_retained_output_bytes: u64) -> ProcessLimits {
+    let mut limits = ProcessLimits::default();
+    limits.vm_retained_output_bytes = vm_retained_output_bytes;
+    limits
+}
+
+/// How much of its standard output a process still has, and whether that is the end of it.
+fn kept(process: &Process) -> (u64, bool) {
+    let page = process.read_output(OutputStream::Stdout, 0, usize::MAX);
+    (page.bytes.len() as u64, page.next_offset() == page.received)
+}
+
+#[test]
+fn beyond_the_bound_of_a_vm_the_oldest_ended_process_loses_its_output_first() {
+    scene_with(at_most(1 << 20), async |vm, peer| {
+        let (live, guest) = started(&vm, peer).await;
+        peer.floods(guest.stdout(), RETAINED).await;
+        let mut ended = Vec::new();
+        for _ in 0..3 {
+            let (process, guest) = started(&vm, peer).await;
+            peer.floods(guest.stdout(), RETAINED).await;
+            peer.finishes(guest.stdout()).await;
+            peer.exits(&guest, 0).await;
+            process.wait().await.unwrap();
+            ended.push(process);
+        }
+        let kept: Vec<u64> = ended.iter().chain([&live]).map(|process| kept(process).0).collect();
+        assert_eq!(kept[..2], [0, 0], "{kept:?}");
+        assert!(kept[2] > RETAINED / 2, "the youngest keeps its own: {kept:?}");
+        assert!(kept[3] > RETAINED / 4, "a live one its share: {kept:?}");
+        let page = ended[0].read_output(OutputStream::Stdout, 3, 10);
+        assert_eq!((page.gone, page.bytes.len()), (Some(3..RETAINED), 0));
+        assert_eq!(ended[0].wait().await.unwrap().code, 0, "its exit is kept");
+    });
+}
+
+#[test]
+fn beyond_the_bound_of_a_vm_live_processes_share_what_there_is() {
+    const BOUND: u64 = 1 << 20;
+    scene_with(at_most(BOUND), async |vm, peer| {
+        let mut processes = Vec::new();
+        for _ in 0..8 {
+            let (process, guest) = started(&vm, peer).await;
+            peer.floods(guest.stdout(), 1 << 20).await;
+            processes.push(process);
+        }
+        caught_up(&vm, peer).await;
+        let kept: Vec<(u64, bool)> = processes.iter().map(kept).collect();
+        let sum: u64 = kept.iter().map(|(bytes, _)| bytes).sum();
+        assert!(sum <= BOUND && sum > BOUND / 2, "{kept:?}");
+        assert!(kept.iter().all(|(bytes, newest)| *bytes > 0 && *newest), "{kept:?}");
     });
 }
 
@@ -133,9 +188,14 @@ fn both_outputs_until_the_exit_end_with_the_process_itself() {
         peer.writes(guest.stdout(), b"a descendant's").await;
         caught_up(&vm, peer).await;
         let mut all = process.output();
-        assert_eq!(next(&mut all).await.output, Output::Data("own".into()));
-        assert_eq!(next(&mut all).await.offset, 3);
-        assert!(all.next().now_or_never().is_none(), "somebody holds it open");
+        let mut read = 0;
+        while let Some(event) = all.next().now_or_never() {
+            let Some(Ok(OutputEvent { output: Output::Data(bytes), .. })) = event else {
+                panic!("{event:?}")
+            };
+            read += bytes.len();
+        }
+        assert_eq!(read, "owna descendant's".len(), "and somebody holds it open");
     });
 }
 

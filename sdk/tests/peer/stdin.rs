@@ -250,7 +250,9 @@ fn writes_that_wait_for_room_go_through_whole_and_in_turn() {
                 assert_eq!(heard, [vec![1; 80], vec![2; 90], vec![3; 500], vec![4; 5]].concat());
             }
         );
-        (first.unwrap(), second.unwrap(), third.unwrap());
+        for written in [first, second, third] {
+            written.unwrap();
+        }
     });
 }
 

@@ -86,6 +86,14 @@ impl Entry {
         }
     }
 
+    /// Lets go of what each output holds beyond `share`, as far as nobody waits for it.
+    pub(crate) fn shrink_outputs(&self, share: u64) {
+        self.update(|state, _| {
+            state.outputs().for_each(|output| output.ring.evict(share));
+            None
+        });
+    }
+
     /// What is kept of an output from `offset` on.
     pub(crate) fn read_page(&self, which: OutputStream, offset: u64, max_bytes: usize) -> OutputPage {
         let mut state = self.lock();

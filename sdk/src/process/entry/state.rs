@@ -12,6 +12,7 @@ use crate::{
     process::{
         exit::Outcome,
         lifecycle::{Event, Lifecycle, Progress},
+        retained::Retained,
     },
     stdio::{
         OutputStream,
@@ -27,6 +28,8 @@ pub(super) struct State {
     pub(super) failure: Option<ClientError>,
     stdout: Option<Output>,
     stderr: Option<Output>,
+    /// What the outputs hold, as last counted in the VM's sum.
+    held: u64,
     /// The last that came in.
     arrived: Option<(OutputStream, Arrival)>,
     pub(super) stdin: StdinQueue,
@@ -48,6 +51,8 @@ pub(super) struct Effects {
     pub(super) wakers: Vec<Waker>,
     pub(super) consumed: Vec<(StreamId, u64)>,
     pub(super) outcome: Option<Outcome>,
+    /// The VM's processes hold more than they may.
+    pub(super) too_much: bool,
 }
 
 impl State {
@@ -61,6 +66,7 @@ impl State {
             failure: None,
             stdout: output(streams.stdout),
             stderr: output(streams.stderr),
+            held: 0,
             arrived: None,
             stdin: streams.stdin.map_or_else(StdinQueue::closed, |_| StdinQueue::new(stdin_bytes)),
             signals: Vec::new(),
@@ -89,7 +95,7 @@ impl State {
         }
     }
 
-    fn outputs(&mut self) -> impl Iterator<Item = &mut Output> {
+    pub(super) fn outputs(&mut self) -> impl Iterator<Item = &mut Output> {
         self.stdout.iter_mut().chain(self.stderr.iter_mut())
     }
 
@@ -129,5 +135,16 @@ impl State {
                 effects.consumed.push((output.stream, consumed));
             }
         }
+    }
+
+    /// Counts what the outputs hold now in the VM's sum; whether that is too much.
+    pub(super) fn account(&mut self, retained: &Retained) -> bool {
+        let before = self.held;
+        self.held = self.outputs().map(|output| output.ring.held_bytes()).sum();
+        self.held != before && retained.change(before, self.held)
+    }
+
+    pub(super) fn give_back(&mut self, retained: &Retained) {
+        retained.change(std::mem::take(&mut self.held), 0);
     }
 }
