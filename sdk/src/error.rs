@@ -179,8 +179,8 @@ impl ClientError {
 
     /// Adds what an exec had captured, where the error carries that.
     pub(crate) fn with_output(mut self, output: impl FnOnce() -> (Bytes, Bytes)) -> Self {
-        if let Self::CaptureLimit { stdout, stderr, .. } | Self::TerminationUnconfirmed { stdout, stderr, .. } =
-            &mut self
+        if let Self::CaptureLimit { stdout, stderr, .. }
+        | Self::TerminationUnconfirmed { stdout, stderr, .. } = &mut self
         {
             (*stdout, *stderr) = output();
         }

@@ -39,7 +39,7 @@ use timers::Timers;
 use crate::{
     config::ProcessLimits,
     error::ClientError,
-    process::entry::Entry,
+    process::{entry::Entry, retained},
     stdio::{OutputStream, stdin::StdinChunk},
     vm::{OwnedVm, Vm},
 };
@@ -54,6 +54,7 @@ pub(crate) struct Link {
     closing: Notify,
     /// Another timer is the first now; kept until the driver looks.
     timers_changed: Notify,
+    timers: Mutex<Timers>,
     /// The launched sidecar, if this program launched it.
     pid: OnceLock<u32>,
 }
@@ -67,7 +68,6 @@ struct Core {
     deferred: VecDeque<(Scope, Request, Waiter)>,
     routes: HashMap<StreamId, Route>,
     vms: HashMap<VmId, Weak<Vm>>,
-    timers: Timers,
     ended: Option<ClientError>,
     closing: bool,
 }
@@ -104,7 +104,6 @@ impl Link {
             deferred: VecDeque::new(),
             routes: HashMap::new(),
             vms: HashMap::new(),
-            timers: Timers::default(),
             ended: None,
             closing: false,
         };
@@ -113,6 +112,7 @@ impl Link {
             wake: Notify::new(),
             closing: Notify::new(),
             timers_changed: Notify::new(),
+            timers: Mutex::default(),
             pid: OnceLock::new(),
         }
     }
@@ -179,6 +179,18 @@ impl Link {
         OwnedVm { vm, created }
     }
 
+    /// A VM that its handles still hold.
+    fn vm(&self, id: VmId) -> Option<Arc<Vm>> {
+        self.lock().vms.get(&id).and_then(Weak::upgrade)
+    }
+
+    /// The processes of a VM hold more output than they may.
+    pub(crate) fn free_retained(&self, vm: VmId) {
+        if let Some(vm) = self.vm(vm) {
+            retained::free(&vm);
+        }
+    }
+
     /// Takes no more news of a VM and forgets its streams.
     pub(crate) fn forget_vm(&self, vm: VmId) {
         let mut guard = self.lock();
@@ -205,7 +217,7 @@ impl Link {
 
     /// Everyone who waits gets the first cause, at once; so does every later caller.
     fn fail(&self, cause: ClientError) {
-        let (cause, waiters, deferred, routes, vms, _timers) = {
+        let (cause, waiters, deferred, routes, vms) = {
             let mut core = self.lock();
             let cause = core.ended.get_or_insert(cause).clone();
             let core = &mut *core;
@@ -215,9 +227,9 @@ impl Link {
                 std::mem::take(&mut core.deferred),
                 std::mem::take(&mut core.routes),
                 std::mem::take(&mut core.vms),
-                std::mem::take(&mut core.timers),
             )
         };
+        self.drop_timers();
         for waiter in waiters.into_values().chain(deferred.into_iter().map(|(_, _, waiter)| waiter)) {
             match waiter {
                 // Whoever dropped the receiver does not want to know.

@@ -1,14 +1,19 @@
 //! Processes: starting them, following them, and the two views of what runs — the registry of what this handle
 //! spawned, and the VM's own process table.
 
-pub(crate) mod entry;
 mod command;
+pub(crate) mod entry;
 mod exec;
 mod exit;
 mod lifecycle;
 mod options;
+mod output;
 mod registry;
+mod relay;
+pub(crate) mod retained;
+mod signal;
 mod spawn;
+mod stdin;
 mod table;
 #[cfg(test)]
 mod tests;

@@ -3,7 +3,7 @@
 use std::{
     sync::{
         Arc, Mutex,
-        atomic::{AtomicU32, Ordering},
+        atomic::{AtomicBool, AtomicU32, Ordering},
     },
     time::Duration,
 };
@@ -23,6 +23,7 @@ use crate::{
     process::{
         entry::{Entry, NewEntry},
         millis,
+        retained::Retained,
     },
 };
 
@@ -32,11 +33,14 @@ pub(crate) struct Vm {
     pub(crate) id: VmId,
     pub(crate) link: Arc<Link>,
     pub(crate) limits: ProcessLimits,
+    pub(crate) retained: Arc<Retained>,
     entries: scc::HashMap<ProcessId, Arc<Entry>>,
     next_spawn: AtomicU32,
     next_exec: AtomicU32,
     /// How many spawned entries there are; locked while one is admitted.
     pub(crate) spawned: Mutex<u64>,
+    /// Nothing new is begun: the VM is in its grace.
+    ending: AtomicBool,
     ended: watch::Sender<Option<ClientError>>,
 }
 
@@ -46,17 +50,39 @@ impl Vm {
             id,
             link,
             limits,
+            retained: Arc::new(Retained::new(limits.vm_retained_output_bytes)),
             entries: scc::HashMap::new(),
             next_spawn: AtomicU32::new(ProcessId::FIRST_SPAWNED),
             next_exec: AtomicU32::new(ProcessId::FIRST_EXEC),
             spawned: Mutex::new(0),
+            ending: AtomicBool::new(false),
             ended: watch::Sender::new(None),
         })
     }
 
-    /// Why the VM is gone, if it is.
+    /// Why the VM is gone, or about to be, if it is.
     pub(crate) fn check_alive(&self) -> Result<(), ClientError> {
-        self.ended.borrow().clone().map_or(Ok(()), Err)
+        match self.ended.borrow().clone() {
+            Some(cause) => Err(cause),
+            None if self.ending.load(Ordering::Relaxed) => Err(ClientError::Disposed),
+            None => Ok(()),
+        }
+    }
+
+    /// From now on nothing new is begun; false if that was so before.
+    pub(crate) fn begin_to_end(&self) -> bool {
+        !self.ending.swap(true, Ordering::Relaxed) && self.ended.borrow().is_none()
+    }
+
+    /// Ends it, as disposed of, when the returned value is dropped.
+    pub(crate) fn end_when_dropped(self: &Arc<Self>) -> impl Drop + use<> {
+        struct Ends(Arc<Vm>);
+        impl Drop for Ends {
+            fn drop(&mut self) {
+                self.0.end(&ClientError::Disposed);
+            }
+        }
+        Ends(self.clone())
     }
 
     /// Asks something about the VM. If the VM ends first, that is the answer, and at once.
@@ -134,6 +160,8 @@ impl Vm {
         execute.validate().map_err(ClientError::Rejected)?;
         let (id, drains) = (execute.process, execute.drain.is_some());
         let (command, args) = (execute.command.clone(), execute.args.clone());
+        // Whoever reads the output of an exec is there from its first byte.
+        let retained_bytes = if id.is_exec() { 0 } else { self.limits.retained_per_stream() };
         let (entry, subscribed) = self.link.execute(self.id, execute, wants, |streams| {
             let entry = Arc::new(Entry::new(NewEntry {
                 id,
@@ -143,10 +171,8 @@ impl Vm {
                 args,
                 streams,
                 drains,
-                retained_bytes: self
-                    .limits
-                    .retained_output_bytes
-                    .max(ProcessLimits::MIN_RETAINED_OUTPUT_BYTES),
+                retained: self.retained.clone(),
+                retained_bytes,
                 stdin_bytes: self.limits.stdin_queue_bytes,
                 kill_confirmation: self.limits.kill_confirmation,
             }));

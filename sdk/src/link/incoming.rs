@@ -11,7 +11,7 @@ use agentvm_wire::{
 use bytes::Bytes;
 
 use super::{Link, Route, Waiter};
-use crate::{error::ClientError, process::start_failure, vm::Vm};
+use crate::{error::ClientError, process::start_failure};
 
 impl Link {
     pub(super) fn receive_text(self: &Arc<Self>, text: &str) -> Result<(), Violation> {
@@ -73,8 +73,11 @@ impl Link {
                     core.connection.close_stream(stream);
                     core.routes.remove(&stream);
                 }
+                let vm = core.vms.get(&entry.vm).and_then(std::sync::Weak::upgrade);
                 drop(core);
-                entry.start_failed(start_failure(&entry.command, rejection));
+                // A VM that is about to end starts nothing.
+                let ending = vm.and_then(|vm| vm.check_alive().err());
+                entry.start_failed(ending.unwrap_or_else(|| start_failure(&entry.command, rejection)));
             }
             (Waiter::Start(entry), other) => entry.lost(ClientError::unexpected("execute", &other)),
             (Waiter::Signal(entry, signal, target), _) => entry.signal_answered(signal, target),
@@ -85,8 +88,7 @@ impl Link {
     /// An event is believed only in the scope of a VM that is ours, and only for a process of that VM.
     fn event(&self, scope: Scope, event: Event) {
         let Some(id) = scope.vm else { return };
-        let vm: Option<Arc<Vm>> = self.lock().vms.get(&id).and_then(std::sync::Weak::upgrade);
-        let Some(vm) = vm else { return };
+        let Some(vm) = self.vm(id) else { return };
         match event {
             Event::ProcessExited(exited) => {
                 if let Some(entry) = vm.entry(exited.process) {

@@ -81,7 +81,8 @@ impl Link {
     /// Disposes of a VM without waiting for it: its handle is gone.
     pub(crate) fn abandon_vm(&self, vm: VmId) {
         // A link that is dead has no VM any more.
-        let _ = self.post_surely(Scope::vm(vm), Request::DisposeVm(DisposeVm { grace_ms: 0 }), Waiter::Nobody);
+        let _ =
+            self.post_surely(Scope::vm(vm), Request::DisposeVm(DisposeVm { grace_ms: 0 }), Waiter::Nobody);
     }
 
     /// Chooses stream ids, makes the entry with them, and sends `execute`, all in one step, so that whatever the

@@ -1,10 +1,11 @@
 //! Timers that need no runtime of the program: they run on the link's thread.
 //!
-//! Nothing is armed, and nobody woken, unless a call has asked for a time.
+//! Nothing is armed, and nobody woken, unless a call has asked for a time. The lock is a leaf: nothing else is locked
+//! while it is held.
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Weak},
+    sync::{Arc, MutexGuard, Weak},
     time::{Duration, Instant},
 };
 
@@ -37,7 +38,7 @@ pub(crate) struct Timer {
 impl Drop for Timer {
     fn drop(&mut self) {
         if let Some(link) = self.link.upgrade() {
-            link.lock().timers.due.remove(&self.key);
+            link.timers().due.remove(&self.key);
         }
     }
 }
@@ -59,16 +60,16 @@ impl Link {
     fn arm(self: &Arc<Self>, duration: Duration, due: Due) -> Timer {
         /// As good as never, and still a moment that the clock can tell.
         const CENTURY: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
-        let mut core = self.lock();
-        core.timers.made += 1;
-        let key = (Instant::now() + duration.min(CENTURY), core.timers.made);
-        // One that nobody would ring is dropped, which tells a call that waits for it.
-        if core.ended.is_none() {
-            core.timers.due.insert(key, due);
-        }
-        let is_first = core.timers.due.first_key_value().is_some_and(|(first, _)| *first == key);
-        drop(core);
-        if is_first {
+        let mut timers = self.timers();
+        timers.made += 1;
+        let key = (Instant::now() + duration.min(CENTURY), timers.made);
+        timers.due.insert(key, due);
+        let is_first = timers.due.first_key_value().is_some_and(|(first, _)| *first == key);
+        drop(timers);
+        if self.ended().is_some() {
+            // Nobody would ring it.
+            self.drop_timers();
+        } else if is_first {
             self.timers_changed.notify_one();
         }
         Timer { link: Arc::downgrade(self), key }
@@ -77,7 +78,7 @@ impl Link {
     /// Rings what is due, for as long as it is polled.
     pub(super) async fn keep_time(&self) {
         loop {
-            let next = self.lock().timers.due.first_key_value().map(|((at, _), _)| *at);
+            let next = self.timers().due.first_key_value().map(|((at, _), _)| *at);
             tokio::select! {
                 () = async { sleep_until(next.expect("there is one").into()).await }, if next.is_some() => {}
                 () = self.timers_changed.notified() => {}
@@ -96,8 +97,18 @@ impl Link {
         }
     }
 
+    /// The link is dead: whoever waits is told by that.
+    pub(super) fn drop_timers(&self) {
+        let dropped = std::mem::take(&mut self.timers().due);
+        drop(dropped);
+    }
+
+    fn timers(&self) -> MutexGuard<'_, Timers> {
+        self.timers.lock().expect("no code panics under this lock")
+    }
+
     fn take_due(&self) -> Option<Due> {
-        let timers = &mut self.lock().timers;
+        let mut timers = self.timers();
         let first = timers.due.first_entry()?;
         (first.key().0 <= Instant::now()).then(|| first.remove())
     }

@@ -11,17 +11,24 @@ mod writing;
 use std::{
     sync::{Arc, Mutex, MutexGuard, Weak},
     task::Waker,
+    time::Duration,
 };
 
 use agentvm_wire::{
     id::{ProcessId, VmId},
-    process::{ProcessExited, ProcessStarted, SignalTarget, StdioStreams, StreamEnds},
+    process::{ExitCause, ProcessExited, ProcessStarted, Signal, SignalTarget, StdioStreams, StreamEnds},
 };
+
+use tokio::sync::Semaphore;
+
+pub(crate) use self::reading::{Cursors, Next};
+use bytes::Bytes;
 
 use self::state::{Effects, State};
 use super::{
     exit::{Exit, Outcome},
     lifecycle::Event,
+    retained::Retained,
 };
 use crate::{
     error::ClientError,
@@ -39,6 +46,7 @@ pub(crate) struct Entry {
     pub(crate) args: Vec<String>,
     pub(crate) requested_at_ms: u64,
     pub(crate) exit: Exit,
+    retained: Arc<Retained>,
     streams: StdioStreams,
     drains: bool,
     /// How long a kill at the timeout may go unconfirmed.
@@ -46,6 +54,8 @@ pub(crate) struct Entry {
     /// Lives while a `Process` handle does: such an entry is never pruned.
     pub(crate) pin: Mutex<Weak<()>>,
     state: Mutex<State>,
+    /// Writers that wait for room take turns, in the order they came.
+    stdin_turn: Semaphore,
 }
 
 /// What a new entry is made from.
@@ -57,6 +67,7 @@ pub(crate) struct NewEntry {
     pub(crate) args: Vec<String>,
     pub(crate) streams: StdioStreams,
     pub(crate) drains: bool,
+    pub(crate) retained: Arc<Retained>,
     pub(crate) retained_bytes: u64,
     pub(crate) stdin_bytes: u64,
     pub(crate) kill_confirmation: Duration,
@@ -73,11 +84,13 @@ impl Entry {
             args: new.args,
             requested_at_ms: crate::now_ms(),
             exit: Exit::new(),
+            retained: new.retained,
             streams: new.streams,
             drains: new.drains,
             kill_confirmation: new.kill_confirmation,
             pin: Mutex::default(),
             state: Mutex::new(state),
+            stdin_turn: Semaphore::new(1),
         }
     }
 
@@ -96,9 +109,7 @@ impl Entry {
             if state.lifecycle.has_ended() {
                 return None;
             }
-            if let Some(stderr) = state.output(OutputStream::Stderr) {
-                stderr.ring.push(format!("{error}\n").as_bytes(), &mut effects.wakers);
-            }
+            state.push(OutputStream::Stderr, format!("{error}\n").as_bytes(), effects);
             state.end_streams(effects, Ring::finish);
             state.failure = Some(error.clone());
             state.lifecycle.step(Event::StartFailed(error))
@@ -108,7 +119,7 @@ impl Entry {
     pub(crate) fn exited(&self, exited: ProcessExited) {
         self.update(|state, effects| {
             state.stdin.abandon(&mut effects.wakers);
-            effects.timer = state.backstop.take();
+            state.backstop = None;
             if exited.cause == ExitCause::Timeout && !self.id.is_exec() {
                 // Whoever asked for the timeout waits for no subscriber.
                 state.let_subscribers_go(effects);
@@ -125,11 +136,9 @@ impl Entry {
 
     pub(crate) fn data(&self, which: OutputStream, payload: &[u8], fin: bool) {
         self.update(|state, effects| {
-            if let Some(output) = state.output(which) {
-                output.ring.push(payload, &mut effects.wakers);
-                if fin {
-                    output.ring.finish(&mut effects.wakers);
-                }
+            state.push(which, payload, effects);
+            if fin && let Some(output) = state.output(which) {
+                output.ring.finish(&mut effects.wakers);
             }
             None
         });
@@ -174,14 +183,10 @@ impl Entry {
     /// Gives it up when its timeout has passed, and then the time in which a kill must be confirmed.
     pub(crate) fn give_up_after(self: &Arc<Self>, timeout: Duration) {
         let timer = self.link.give_up_after(timeout.saturating_add(self.kill_confirmation), self);
-        self.update(|state, effects| {
-            if state.lifecycle.has_ended() {
-                effects.timer = Some(timer);
-            } else {
-                state.backstop = Some(timer);
-            }
-            None
-        });
+        let mut state = self.lock();
+        if !state.lifecycle.has_ended() {
+            state.backstop = Some(timer);
+        }
     }
 
     /// Nobody reads standard input any more.
@@ -245,12 +250,13 @@ impl Entry {
             let outcome = change(&mut state, &mut effects);
             effects.outcome = outcome.or_else(|| state.settle());
             if effects.outcome.is_some() {
-                effects.timer = effects.timer.take().or_else(|| state.backstop.take());
+                state.backstop = None;
                 state.stdin.abandon(&mut effects.wakers);
                 // Readers that end with the process's own output must look again.
                 state.wake_outputs(&mut effects);
             }
             state.collect_consumed(&mut effects);
+            effects.too_much = state.account(&self.retained);
         }
         if let Some(outcome) = effects.outcome {
             self.exit.publish(outcome);
@@ -262,5 +268,14 @@ impl Entry {
             self.link.consumed(&effects.consumed);
         }
         effects.wakers.into_iter().for_each(Waker::wake);
+        if effects.too_much {
+            self.link.free_retained(self.vm);
+        }
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        self.lock().give_back(&self.retained);
     }
 }

@@ -204,9 +204,9 @@ impl Run {
         }
         let status = ready!(self.exit.poll_unpin(cx))?;
         let lost = [&self.stdout, &self.stderr].into_iter().find(|reader| reader.lost);
-        Poll::Ready(lost.map_or(Ok(status), |reader| {
-            Err(ClientError::OutputLost { stream: reader.which.name() })
-        }))
+        Poll::Ready(
+            lost.map_or(Ok(status), |reader| Err(ClientError::OutputLost { stream: reader.which.name() })),
+        )
     }
 
     fn take_captured(&mut self) -> (capture::Kept, capture::Kept) {
@@ -240,9 +240,9 @@ impl Reader {
                     }
                     if let Some(capture) = &mut capture {
                         let limit = capture.limit();
-                        capture
-                            .take_chunk(self.which, &bytes)
-                            .map_err(|Full { observed }| ClientError::capture_limit(self.which, observed, limit))?;
+                        capture.take_chunk(self.which, &bytes).map_err(|Full { observed }| {
+                            ClientError::capture_limit(self.which, observed, limit)
+                        })?;
                     }
                     self.stream.advance(bytes.len());
                 }

@@ -9,7 +9,6 @@ use agentvm_wire::{bytes64, message::MAX_INTEGER, process::Execute};
 
 pub use exec::{ExecOptions, TimingMitigation};
 pub use spawn::{SpawnOptions, Stdio};
-pub(super) use spawn::{StdinFrom, OutputTo};
 
 /// Code of the program that is given output.
 pub(super) type OutputCallback = Box<dyn FnMut(&[u8]) + Send>;

@@ -1,6 +1,7 @@
 //! How handles write to a process, and how the connection takes that on.
 
 use std::{
+    future::poll_fn,
     io,
     task::{Context, Poll, Waker},
 };
@@ -27,6 +28,15 @@ impl Entry {
         let taken = std::task::ready!(self.lock().stdin.poll_write(cx, bytes));
         self.stdin_ready();
         Poll::Ready(taken.map_err(|error| io::Error::new(io::ErrorKind::BrokenPipe, error)))
+    }
+
+    /// Takes the bytes whole, once they fit or nothing is queued.
+    pub(crate) async fn write_stdin_all(&self, bytes: Bytes) -> Result<(), ClientError> {
+        // Nobody closes the semaphore.
+        let _turn = self.stdin_turn.acquire().await;
+        poll_fn(|cx| self.lock().stdin.poll_write_all(cx, &bytes)).await?;
+        self.stdin_ready();
+        Ok(())
     }
 
     pub(crate) fn close_stdin(&self) {

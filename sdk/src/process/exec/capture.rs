@@ -176,7 +176,8 @@ fn split_character(bytes: &[u8]) -> usize {
                 let end = &bytes[bytes.len() - len..];
                 // Incomplete, not wrong.
                 !is_continuation(end[0])
-                    && str::from_utf8(end).is_err_and(|error| error.valid_up_to() == 0 && error.error_len().is_none())
+                    && str::from_utf8(end)
+                        .is_err_and(|error| error.valid_up_to() == 0 && error.error_len().is_none())
             })
             .unwrap_or(0),
     }

@@ -125,15 +125,13 @@ impl ExecOptions {
     /// Refuses what cannot be had.
     pub(in crate::process) fn validate(&self) -> Result<(), ClientError> {
         if self.max_output_bytes > Self::MAX_OUTPUT_BYTES {
-            let message = format!(
-                "max_output_bytes is {}, limit is {}",
-                self.max_output_bytes,
-                Self::MAX_OUTPUT_BYTES
-            );
+            let message =
+                format!("max_output_bytes is {}, limit is {}", self.max_output_bytes, Self::MAX_OUTPUT_BYTES);
             return Err(ClientError::invalid("max_output_bytes", message));
         }
         if self.timing_mitigation == TimingMitigation::Freeze {
-            let mut rejection = Rejection::new(Code::UNSUPPORTED, "Linux cannot freeze the clocks of a process");
+            let mut rejection =
+                Rejection::new(Code::UNSUPPORTED, "Linux cannot freeze the clocks of a process");
             rejection.details.field = Some("timing_mitigation".to_owned());
             return Err(ClientError::Rejected(rejection));
         }

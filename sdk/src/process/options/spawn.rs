@@ -3,6 +3,7 @@
 use std::{fmt, os::fd::OwnedFd, path::PathBuf, time::Duration};
 
 use super::{OutputCallback, StartOptions, start_options};
+use crate::{error::ClientError, process::relay::Descriptors};
 
 /// Options of [`AgentOs::spawn`](crate::AgentOs::spawn). Every one is optional.
 ///
@@ -19,10 +20,8 @@ pub struct SpawnOptions {
     pub(in crate::process) on_stdout: Option<OutputCallback>,
     pub(in crate::process) on_stderr: Option<OutputCallback>,
     stdio: Stdio,
-    stdin_fd: Option<OwnedFd>,
-    pub(in crate::process) stdout_fd: Option<OwnedFd>,
-    pub(in crate::process) stderr_fd: Option<OwnedFd>,
-    no_stdin: bool,
+    descriptors: Descriptors,
+    pub(in crate::process) no_stdin: bool,
 }
 
 /// What a process's standard streams are connected with. The guest sees pipes either way: no descriptor of this program
@@ -75,7 +74,7 @@ impl SpawnOptions {
     #[must_use]
     #[doc(alias = "stdinFd")]
     pub fn stdin_fd(mut self, descriptor: OwnedFd) -> Self {
-        self.stdin_fd = Some(descriptor);
+        self.descriptors.stdin = Some(descriptor);
         self
     }
 
@@ -84,7 +83,7 @@ impl SpawnOptions {
     #[must_use]
     #[doc(alias = "stdoutFd")]
     pub fn stdout_fd(mut self, descriptor: OwnedFd) -> Self {
-        self.stdout_fd = Some(descriptor);
+        self.descriptors.stdout = Some(descriptor);
         self
     }
 
@@ -92,17 +91,33 @@ impl SpawnOptions {
     #[must_use]
     #[doc(alias = "stderrFd")]
     pub fn stderr_fd(mut self, descriptor: OwnedFd) -> Self {
-        self.stderr_fd = Some(descriptor);
+        self.descriptors.stderr = Some(descriptor);
         self
     }
 
     /// Whether standard input stays open for writing (default true). Without it, it is at its end at once, and a write
-    /// is [`StdinClosed`](crate::ClientError::StdinClosed).
+    /// is [`StdinClosed`](crate::ClientError::StdinClosed); together with [`stdin_fd`](Self::stdin_fd) it is
+    /// `invalid_argument`.
     #[must_use]
     #[doc(alias = "streamStdin")]
     pub fn stream_stdin(mut self, stream: bool) -> Self {
         self.no_stdin = !stream;
         self
+    }
+
+    /// The descriptors that are to be relayed. Refuses what contradicts itself.
+    pub(in crate::process) fn take_descriptors(&mut self) -> Result<Descriptors, ClientError> {
+        let mut descriptors = std::mem::take(&mut self.descriptors);
+        if self.no_stdin && descriptors.stdin.is_some() {
+            return Err(ClientError::invalid("stream_stdin", "standard input is both given and not wanted"));
+        }
+        if self.stdio == Stdio::Inherit {
+            descriptors = descriptors.or_inherited()?;
+        }
+        if self.no_stdin {
+            descriptors.stdin = None;
+        }
+        Ok(descriptors)
     }
 }
 
@@ -111,9 +126,7 @@ impl fmt::Debug for SpawnOptions {
         f.debug_struct("SpawnOptions")
             .field("start", &self.start)
             .field("stdio", &self.stdio)
-            .field("stdin_fd", &self.stdin_fd)
-            .field("stdout_fd", &self.stdout_fd)
-            .field("stderr_fd", &self.stderr_fd)
+            .field("descriptors", &self.descriptors)
             .field("no_stdin", &self.no_stdin)
             .finish_non_exhaustive()
     }
