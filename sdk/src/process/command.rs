@@ -1,10 +1,6 @@
 //! What to run: a shell's command line, a program with its arguments, or a script.
 
-use std::{
-    ffi::OsStr,
-    os::unix::ffi::{OsStrExt as _, OsStringExt as _},
-    path::PathBuf,
-};
+use std::{ffi::OsStr, os::unix::ffi::OsStringExt as _, path::PathBuf};
 
 use agentvm_wire::{bytes64, id::ProcessId, process::Execute};
 
@@ -28,8 +24,9 @@ pub(super) fn bytes(
     command: impl AsRef<OsStr>,
     args: impl IntoIterator<Item = impl AsRef<OsStr>>,
 ) -> Execute {
-    let (command, command_b64) = bytes64::split(command.as_ref().as_bytes().to_vec());
-    let args = args.into_iter().map(|arg| arg.as_ref().as_bytes().to_vec()).collect();
+    let owned = |text: &OsStr| text.to_os_string().into_vec();
+    let (command, command_b64) = bytes64::split(owned(command.as_ref()));
+    let args = args.into_iter().map(|arg| owned(arg.as_ref())).collect();
     let (args, args_b64) = bytes64::split_all(args);
     Execute { command_b64, args, args_b64, ..Execute::new(ProcessId(0), command) }
 }

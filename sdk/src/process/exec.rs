@@ -69,12 +69,12 @@ impl AgentOs {
     /// # Ordering
     /// Callbacks see each stream in order and all of it before the result; the order between the two is not kept.
     pub async fn exec(&self, command: &str, options: ExecOptions) -> Result<ExecResult, ClientError> {
-        self.run_line(command, options).await.map(Finished::into_text)
+        self.run_line(command, options)?.finish().await.map(Finished::into_text)
     }
 
     /// [`AgentOs::exec`] with output as bytes.
     pub async fn exec_bytes(&self, command: &str, options: ExecOptions) -> Result<ExecBytes, ClientError> {
-        self.run_line(command, options).await.map(Finished::into_bytes)
+        self.run_line(command, options)?.finish().await.map(Finished::into_bytes)
     }
 
     /// Runs a program without a shell: every argument arrives verbatim. The fast path. A name without `/` is searched
@@ -89,7 +89,7 @@ impl AgentOs {
         args: impl IntoIterator<Item = impl Into<String>>,
         options: ExecOptions,
     ) -> Result<ExecResult, ClientError> {
-        self.run(command::text(command, args), options).await.map(Finished::into_text)
+        self.run(command::text(command, args), options)?.finish().await.map(Finished::into_text)
     }
 
     /// [`AgentOs::exec_argv`] with output as bytes.
@@ -99,7 +99,7 @@ impl AgentOs {
         args: impl IntoIterator<Item = impl Into<String>>,
         options: ExecOptions,
     ) -> Result<ExecBytes, ClientError> {
-        self.run(command::text(command, args), options).await.map(Finished::into_bytes)
+        self.run(command::text(command, args), options)?.finish().await.map(Finished::into_bytes)
     }
 
     /// [`AgentOs::exec_argv_bytes`] for a program or arguments that are not UTF-8.
@@ -109,37 +109,31 @@ impl AgentOs {
         args: impl IntoIterator<Item = impl AsRef<OsStr>>,
         options: ExecOptions,
     ) -> Result<ExecBytes, ClientError> {
-        self.run(command::bytes(command, args), options).await.map(Finished::into_bytes)
+        self.run(command::bytes(command, args), options)?.finish().await.map(Finished::into_bytes)
     }
 
-    async fn run_line(&self, line: &str, options: ExecOptions) -> Result<Finished, ClientError> {
+    fn run_line(&self, line: &str, options: ExecOptions) -> Result<Run, ClientError> {
         let execute = match &options.file_path {
             // Takes the place of the program, which is empty as the line must be.
             Some(_) => command::text(line, [""; 0]),
             None if line.is_empty() => return Err(ClientError::invalid("command", "command is empty")),
             None => command::shell(line),
         };
-        self.run(execute, options).await
+        self.run(execute, options)
     }
 
-    async fn run(&self, mut execute: Execute, mut options: ExecOptions) -> Result<Finished, ClientError> {
-        let begun = Instant::now();
+    fn run(&self, mut execute: Execute, mut options: ExecOptions) -> Result<Run, ClientError> {
         options.validate()?;
         if let Some(path) = options.file_path.take() {
             command::replace_by_script(&mut execute, path)?;
         }
-        let mut run = Run::start(self.vm().clone(), execute, options)?;
-        let outcome = std::future::poll_fn(|cx| run.poll(cx)).await;
-        let (stdout, stderr) = run.take_captured();
-        match outcome {
-            Ok(status) => Ok(Finished { status, stdout, stderr, duration: begun.elapsed() }),
-            Err(error) => Err(error.with_output(|| (stdout.into_bytes(), stderr.into_bytes()))),
-        }
+        Run::start(self.vm().clone(), execute, options)
     }
 }
 
 /// A command on its way to its end. Dropped before that, it kills the tree.
 struct Run {
+    begun: Instant,
     vm: Arc<Vm>,
     entry: Arc<Entry>,
     exit: futures_util::future::BoxFuture<'static, Outcome>,
@@ -160,6 +154,7 @@ struct Reader {
 
 impl Run {
     fn start(vm: Arc<Vm>, mut execute: Execute, options: ExecOptions) -> Result<Self, ClientError> {
+        let begun = Instant::now();
         let has_stdin = options.stdin.is_some();
         let timeout = options.start.timeout;
         options.start.apply(&mut execute);
@@ -181,6 +176,7 @@ impl Run {
         }
         let exit = entry.exit.clone();
         Ok(Self {
+            begun,
             exit: async move { exit.wait().await }.boxed(),
             stdout,
             stderr,
@@ -190,6 +186,16 @@ impl Run {
             entry,
             vm,
         })
+    }
+
+    /// Awaits the end.
+    async fn finish(mut self) -> Result<Finished, ClientError> {
+        let outcome = std::future::poll_fn(|cx| self.poll(cx)).await;
+        let (stdout, stderr) = self.capture.take().map(Capture::finish).unwrap_or_default();
+        match outcome {
+            Ok(status) => Ok(Finished { status, stdout, stderr, duration: self.begun.elapsed() }),
+            Err(error) => Err(error.with_output(|| (stdout.into_bytes(), stderr.into_bytes()))),
+        }
     }
 
     /// Output is read to its end first — both readers end with the process's own — and then the exit is awaited.
@@ -207,10 +213,6 @@ impl Run {
         Poll::Ready(
             lost.map_or(Ok(status), |reader| Err(ClientError::OutputLost { stream: reader.which.name() })),
         )
-    }
-
-    fn take_captured(&mut self) -> (capture::Kept, capture::Kept) {
-        self.capture.take().map(Capture::finish).unwrap_or_default()
     }
 }
 

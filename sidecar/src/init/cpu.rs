@@ -86,12 +86,13 @@ impl CpuWatch {
             let stat = read_stat(members, Pid::from_raw(*pid)?)?;
             (stat.start_ticks == was.start_ticks).then_some((*pid, Member::from(&stat)))
         });
-        let living = living.into_iter().filter_map(|pid| {
-            Some((pid.as_raw_nonzero().get(), Member::from(&read_stat(members, pid)?)))
-        });
+        let living = living
+            .into_iter()
+            .filter_map(|pid| Some((pid.as_raw_nonzero().get(), Member::from(&read_stat(members, pid)?))));
         let used = self.account.update(known.chain(living).collect());
         let used = Duration::from_millis(used.saturating_mul(1000 / TICKS_PER_SECOND));
-        let processors = std::thread::available_parallelism().map_or(1, |n| u32::try_from(n.get()).unwrap_or(1));
+        let processors =
+            std::thread::available_parallelism().map_or(1, |n| u32::try_from(n.get()).unwrap_or(1));
         let left = self.limit.saturating_sub(used);
         self.next = Instant::now() + (left / processors).clamp(SOONEST, LATEST);
         Some(left.is_zero())

@@ -85,7 +85,9 @@ impl Lifecycle {
             }
             (Self::Running, Event::Exited(exit)) => (Self::Ended, vec![Action::TellExit(exit)]),
             (Self::Running, Event::Lost) => (Self::Ended, Vec::new()),
-            (state @ (Self::Starting { .. } | Self::Running), Event::Expired) => (state, vec![Action::Expire]),
+            (state @ (Self::Starting { .. } | Self::Running), Event::Expired) => {
+                (state, vec![Action::Expire])
+            }
             (state, _) => (state, Vec::new()),
         };
         *self = next;
@@ -143,7 +145,8 @@ mod tests {
 
     #[test]
     fn a_timeout_after_the_end_is_nothing() {
-        for end in [Event::Exited(EXIT), Event::StartFailed { step: StartStep::Exec, errno: 2 }, Event::Lost] {
+        for end in [Event::Exited(EXIT), Event::StartFailed { step: StartStep::Exec, errno: 2 }, Event::Lost]
+        {
             let mut lifecycle = Lifecycle::Starting { request: REQUEST };
             assert_eq!(lifecycle.step(Event::Expired), [Action::Expire]);
             lifecycle.step(end);

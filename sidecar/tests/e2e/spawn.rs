@@ -5,29 +5,9 @@ use std::{
     time::Duration,
 };
 
-use agentvm_sdk::{AgentOs, ClientError, Process, SpawnOptions, wire::error::Code};
+use agentvm_sdk::{ClientError, Process, SpawnOptions, wire::error::Code};
 
-use crate::support::{DEADLINE, out, until, vm, within, within_limit};
-
-fn spawn(vm: &AgentOs, script: &str) -> Process {
-    vm.spawn("sh", ["-c", script], SpawnOptions::new()).expect("spawn is accepted")
-}
-
-async fn stdout(process: &Process) -> String {
-    String::from_utf8(within(process.stdout().collect()).await.unwrap()).unwrap()
-}
-
-/// Waits until a process has written a line to standard output.
-async fn said(process: &Process, line: &str) {
-    let mut stream = process.stdout();
-    let mut text = String::new();
-    while !text.lines().any(|seen| seen == line) {
-        match within(stream.next()).await {
-            Some(Ok(agentvm_sdk::Output::Data(bytes))) => text.push_str(&String::from_utf8_lossy(&bytes)),
-            other => panic!("{other:?} after {text:?}"),
-        }
-    }
-}
+use crate::support::{DEADLINE, out, said, spawn, stdout, until, vm, within, within_limit};
 
 #[tokio::test]
 async fn d1_the_code_of_a_fast_exit_is_kept_though_nobody_is_subscribed() {
