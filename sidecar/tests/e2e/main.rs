@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "in a test a failure is a panic, and its place says enough")]
 
+mod examples;
 mod exec;
 mod isolation;
 mod lifetime;
