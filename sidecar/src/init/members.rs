@@ -24,7 +24,8 @@ impl Members {
     /// All processes, rising.
     pub(super) fn pids(&self) -> rustix::io::Result<Vec<Pid>> {
         rustix::fs::seek(&self.proc, rustix::fs::SeekFrom::Start(0))?;
-        numbers(&self.proc)
+        let pid = |number: u32| i32::try_from(number).ok().and_then(Pid::from_raw);
+        Ok(numbers(&self.proc)?.into_iter().filter_map(pid).collect())
     }
 
     /// The tree a process belongs to; `None` if it is gone, a zombie, or has not executed its command yet.
@@ -54,9 +55,7 @@ impl Members {
                 let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
                 let threads = openat(&self.proc, format!("{pid}/task"), flags, Mode::empty()).ok()?;
                 let threads = numbers(&threads).ok()?;
-                threads
-                    .into_iter()
-                    .find_map(|thread| look(&format!("{pid}/task/{}/ns/uts", thread.as_raw_nonzero())).ok())
+                threads.into_iter().find_map(|thread| look(&format!("{pid}/task/{thread}/ns/uts")).ok())
             }
             Err(_) => None,
         }
@@ -82,14 +81,13 @@ impl Members {
 }
 
 /// The entries of a folder that are numbers, in its order.
-fn numbers(folder: &OwnedFd) -> rustix::io::Result<Vec<Pid>> {
+pub(super) fn numbers(folder: &OwnedFd) -> rustix::io::Result<Vec<u32>> {
     let mut found = Vec::new();
     let mut buffer = [MaybeUninit::uninit(); 4096];
     let mut entries = RawDir::new(folder, &mut buffer);
     while let Some(entry) = entries.next() {
         let entry = entry?;
-        let number = entry.file_name().to_str().ok().and_then(|name| name.parse().ok());
-        found.extend(number.and_then(Pid::from_raw));
+        found.extend(entry.file_name().to_str().ok().and_then(|name| name.parse::<u32>().ok()));
     }
     Ok(found)
 }

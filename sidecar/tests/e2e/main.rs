@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "in a test a failure is a panic, and its place says enough")]
 
 mod exec;
+mod inspect;
 mod isolation;
 mod lifetime;
 mod serve;
