@@ -163,7 +163,7 @@ fn a_process_whose_main_thread_has_ended_is_listed_as_what_it_still_is() {
     assert_eq!(on, "on");
     let rows = vm.list().unwrap();
     let row = rows.iter().find(|row| row.process == Some(id)).unwrap();
-    assert_eq!(char::from(row.state), 'S');
+    assert_ne!(char::from(row.state), 'Z');
     assert_eq!(row.args, [&b"python3"[..], b"headless.py", b"a b"]);
     assert_eq!(row.cwd.as_deref(), Some(&b"/workspace"[..]));
     assert!(row.rss_bytes > 0);
