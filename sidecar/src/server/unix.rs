@@ -43,7 +43,7 @@ pub struct UnixListenerConfig {
 
 /// Serves until SIGTERM or SIGINT; every VM is gone when this returns. Call it before any thread or runtime exists.
 pub fn serve_unix(config: &UnixListenerConfig) -> Result<(), ServeError> {
-    rlimits::raise_open_files();
+    rlimits::adapt_sidecar();
     let zygote = Zygote::start()?;
     run(async {
         let fail = |error| ServeError::Listen { path: config.path.display().to_string(), error };

@@ -5,6 +5,7 @@
 mod exec;
 mod isolation;
 mod lifetime;
+mod limits;
 mod serve;
 mod spawn;
 mod stdio;
