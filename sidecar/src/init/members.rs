@@ -1,5 +1,6 @@
 //! Who is in the VM, and to which started process each belongs: `/proc`, as init sees it.
 
+use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
@@ -63,9 +64,19 @@ impl Members {
 
     /// All processes of a tree.
     pub(super) fn of_tree(&self, mark: Mark) -> Vec<Pid> {
+        self.trees().remove(&mark).unwrap_or_default()
+    }
+
+    /// All processes of all trees.
+    pub(super) fn trees(&self) -> BTreeMap<Mark, Vec<Pid>> {
+        let mut trees: BTreeMap<Mark, Vec<Pid>> = BTreeMap::new();
         // A `/proc` that cannot be read now is read again in the next pass.
-        let pids = self.pids().unwrap_or_default();
-        pids.into_iter().filter(|pid| self.mark(*pid) == Some(mark)).collect()
+        for pid in self.pids().unwrap_or_default() {
+            if let Some(mark) = self.mark(pid) {
+                trees.entry(mark).or_default().push(pid);
+            }
+        }
+        trees
     }
 
     /// Signals a process if it still belongs to the tree: the pidfd pins who it is before that is looked at.

@@ -6,6 +6,7 @@ mod exec;
 mod inspect;
 mod isolation;
 mod lifetime;
+mod limits;
 mod serve;
 mod spawn;
 mod stdio;

@@ -147,6 +147,7 @@ fn isolation_report() -> IsolationReport {
             net: inode(16),
             uts: inode(13),
             ipc: inode(15),
+            cgroup: inode(16),
         },
         uid_map: mapping(1_073_741_824),
         gid_map: mapping(1_073_741_824),
