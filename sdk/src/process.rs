@@ -5,6 +5,7 @@ mod command;
 pub(crate) mod entry;
 mod exec;
 mod exit;
+mod inspect;
 mod lifecycle;
 mod options;
 mod output;
@@ -21,9 +22,12 @@ mod tree;
 
 use agentvm_wire::error::{Code, Rejection};
 
-pub use agentvm_wire::process::{ExitCause, ProcessStatus, Signal, SignalTarget, UnknownSignal};
+pub use agentvm_wire::process::{
+    ExitCause, FileAccess, FileKind, ProcessStatus, Signal, SignalTarget, UnknownSignal,
+};
 pub use exec::{ExecBytes, ExecResult, OutputLimit, Truncated};
 pub use exit::ExitStatus;
+pub use inspect::FileHandle;
 pub(crate) use options::millis;
 pub use options::{ExecOptions, SpawnOptions, Stdio, TimingMitigation};
 pub use registry::SpawnedProcessInfo;

@@ -108,6 +108,7 @@ impl Link {
                 vm.end(&ClientError::Disposed);
             }
             Event::VmState(_) => {}
+            Event::LimitWarning(warning) => vm.warnings.tell(warning),
         }
     }
 

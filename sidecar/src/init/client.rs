@@ -4,7 +4,7 @@
 //! is awaited. The VM ends when both halves are dropped.
 
 mod connection;
-mod listing;
+mod reading;
 mod spec;
 
 use std::collections::VecDeque;
@@ -14,7 +14,7 @@ use agentvm_wire::{id::ProcessId, process::SignalTarget};
 use rustix::io::Errno;
 
 pub(crate) use connection::Connection;
-pub use listing::{ListError, Listing};
+pub use reading::{Page, ReadError};
 pub(in crate::init) use spec::now_ns;
 pub use spec::{StartSpec, Stdio};
 
@@ -139,7 +139,7 @@ impl Events {
             self.drain();
             if ended {
                 self.ended = true;
-                self.connection.abandon_listings();
+                self.connection.abandon_readings();
                 self.ready.push_back(Event::Ended);
             }
         }
@@ -167,8 +167,8 @@ impl Events {
             Reply::CpuLimit { process } => Event::CpuLimit { process },
             Reply::Exited { process, exit } => Event::Exited { process, exit },
             Reply::Signaled { token, delivered } => Event::Signaled { token, delivered },
-            Reply::Listed { token, outcome } => {
-                self.connection.finish_listing(token, outcome);
+            Reply::Read { token, outcome } => {
+                self.connection.finish_reading(token, outcome);
                 return None;
             }
         })

@@ -13,8 +13,9 @@ use rustix::process::{Pid, Signal};
 
 use super::members::Members;
 use super::messages::Reply;
+use super::place::Place;
 use super::server::{Gone, Server};
-use super::stat::{self, Stat, TICKS_PER_SECOND};
+use super::stat::{Stat, TICKS_PER_SECOND};
 use super::table::Mark;
 
 /// Between two looks.
@@ -100,7 +101,7 @@ impl CpuWatch {
 }
 
 fn read_stat(members: &Members, pid: Pid) -> Option<Stat> {
-    stat::parse(&members.read(&format!("{}/stat", pid.as_raw_nonzero()), 4096)?)
+    Place::of(members.folder(), pid).ok()?.stat()
 }
 
 impl Server<'_> {

@@ -1,6 +1,6 @@
 //! Who is in the VM, and to which started process each belongs: `/proc`, as init sees it.
 
-use std::io::Read as _;
+use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
@@ -25,7 +25,8 @@ impl Members {
     /// All processes, rising.
     pub(super) fn pids(&self) -> rustix::io::Result<Vec<Pid>> {
         rustix::fs::seek(&self.proc, rustix::fs::SeekFrom::Start(0))?;
-        numbers(&self.proc)
+        let pid = |number: u32| i32::try_from(number).ok().and_then(Pid::from_raw);
+        Ok(numbers(&self.proc)?.into_iter().filter_map(pid).collect())
     }
 
     /// Whether nobody but init is left.
@@ -60,9 +61,7 @@ impl Members {
                 let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
                 let threads = openat(&self.proc, format!("{pid}/task"), flags, Mode::empty()).ok()?;
                 let threads = numbers(&threads).ok()?;
-                threads
-                    .into_iter()
-                    .find_map(|thread| look(&format!("{pid}/task/{}/ns/uts", thread.as_raw_nonzero())).ok())
+                threads.into_iter().find_map(|thread| look(&format!("{pid}/task/{thread}/ns/uts")).ok())
             }
             Err(_) => None,
         }
@@ -70,23 +69,25 @@ impl Members {
 
     /// All processes of a tree.
     pub(super) fn of_tree(&self, mark: Mark) -> Vec<Pid> {
+        self.trees().remove(&mark).unwrap_or_default()
+    }
+
+    /// All processes of all trees.
+    pub(super) fn trees(&self) -> BTreeMap<Mark, Vec<Pid>> {
+        let mut trees: BTreeMap<Mark, Vec<Pid>> = BTreeMap::new();
         // A `/proc` that cannot be read now is read again in the next pass.
-        let pids = self.pids().unwrap_or_default();
-        pids.into_iter().filter(|pid| self.mark(*pid) == Some(mark)).collect()
+        for pid in self.pids().unwrap_or_default() {
+            if let Some(mark) = self.mark(pid) {
+                trees.entry(mark).or_default().push(pid);
+            }
+        }
+        trees
     }
 
     /// Signals a process if it still belongs to the tree: the pidfd pins who it is before that is looked at.
     pub(super) fn signal(&self, pid: Pid, mark: Mark, signal: Signal) -> bool {
         pidfd_open(pid, PidfdFlags::empty())
             .is_ok_and(|pidfd| self.mark(pid) == Some(mark) && pidfd_send_signal(&pidfd, signal).is_ok())
-    }
-
-    /// The beginning of a file of a process.
-    pub(super) fn read(&self, path: &str, limit: usize) -> Option<Vec<u8>> {
-        let file = openat(&self.proc, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
-        let mut text = Vec::new();
-        std::fs::File::from(file).take(limit as u64).read_to_end(&mut text).ok()?;
-        Some(text)
     }
 
     /// Its folder, for reading files of processes below it.
@@ -96,14 +97,13 @@ impl Members {
 }
 
 /// The entries of a folder that are numbers, in its order.
-fn numbers(folder: &OwnedFd) -> rustix::io::Result<Vec<Pid>> {
+pub(super) fn numbers(folder: &OwnedFd) -> rustix::io::Result<Vec<u32>> {
     let mut found = Vec::new();
     let mut buffer = [MaybeUninit::uninit(); 4096];
     let mut entries = RawDir::new(folder, &mut buffer);
     while let Some(entry) = entries.next() {
         let entry = entry?;
-        let number = entry.file_name().to_str().ok().and_then(|name| name.parse().ok());
-        found.extend(number.and_then(Pid::from_raw));
+        found.extend(entry.file_name().to_str().ok().and_then(|name| name.parse::<u32>().ok()));
     }
     Ok(found)
 }

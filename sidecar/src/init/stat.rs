@@ -18,10 +18,24 @@ pub(super) struct Stat {
     pub cpu_ticks: u64,
     /// The same of the children that were waited for.
     pub children_cpu_ticks: u64,
+    /// How many threads are left; a main thread that has ended counts until all have.
+    pub threads: u64,
     /// Clock ticks from the start of the machine to that of the process.
     pub start_ticks: u64,
     /// Resident pages.
     pub rss_pages: u64,
+}
+
+impl Stat {
+    /// It has ended, and only waits for its parent to look.
+    pub(super) fn is_dead(&self) -> bool {
+        matches!(self.state, b'Z' | b'X' | b'x')
+    }
+
+    /// What has ended is its main thread; others go on, and so does the process.
+    pub(super) fn has_only_lost_its_main_thread(&self) -> bool {
+        self.is_dead() && self.threads > 1
+    }
 }
 
 /// Fields by their number in the manual, counted from the first behind the name, which is number 3.
@@ -33,6 +47,7 @@ const UTIME: usize = 11;
 const STIME: usize = 12;
 const CUTIME: usize = 13;
 const CSTIME: usize = 14;
+const THREADS: usize = 17;
 const START_TIME: usize = 19;
 const RSS: usize = 21;
 
@@ -56,6 +71,7 @@ pub(super) fn parse(line: &[u8]) -> Option<Stat> {
         sid: id(SESSION)?,
         cpu_ticks: count(UTIME)?.saturating_add(count(STIME)?),
         children_cpu_ticks: count(CUTIME)?.saturating_add(count(CSTIME)?),
+        threads: count(THREADS)?,
         start_ticks: count(START_TIME)?,
         rss_pages: count(RSS)?,
     })
@@ -83,6 +99,7 @@ mod tests {
             sid: 70,
             cpu_ticks: 42,
             children_cpu_ticks: 7,
+            threads: 1,
             start_ticks: 4711,
             rss_pages: 512,
         }

@@ -4,8 +4,10 @@
 
 mod examples;
 mod exec;
+mod inspect;
 mod isolation;
 mod lifetime;
+mod limits;
 mod serve;
 mod signal;
 mod spawn;

@@ -9,7 +9,7 @@ use std::{
 };
 
 use agentvm_sdk::{
-    AgentOs, AgentOsConfig, ExecOptions, ExecResult, Process, Sidecar, SidecarConfig, SpawnOptions,
+    AgentOs, AgentOsConfig, ExecOptions, ExecResult, Output, Process, Sidecar, SidecarConfig, SpawnOptions,
 };
 
 /// Nothing here takes long; what does not end hangs.
@@ -53,6 +53,18 @@ pub(crate) async fn out(vm: &AgentOs, command: &str) -> String {
     let result = sh(vm, command).await;
     assert_eq!(result.exit_code, 0, "{command}: {}", result.stderr);
     result.stdout
+}
+
+/// Waits until a process has written a line to standard output.
+pub(crate) async fn said(process: &Process, line: &str) {
+    let mut stream = process.stdout();
+    let mut text = String::new();
+    while !text.lines().any(|seen| seen == line) {
+        match within(stream.next()).await {
+            Some(Ok(Output::Data(bytes))) => text.push_str(&String::from_utf8_lossy(&bytes)),
+            other => panic!("{other:?} after {text:?}"),
+        }
+    }
 }
 
 /// A future that must end.
@@ -118,18 +130,6 @@ pub(crate) fn spawn(vm: &AgentOs, script: &str) -> Process {
 
 pub(crate) async fn stdout(process: &Process) -> String {
     String::from_utf8(within(process.stdout().collect()).await.unwrap()).unwrap()
-}
-
-/// Waits until a process has written a line to standard output.
-pub(crate) async fn said(process: &Process, line: &str) {
-    let mut stream = process.stdout();
-    let mut text = String::new();
-    while !text.lines().any(|seen| seen == line) {
-        match within(stream.next()).await {
-            Some(Ok(agentvm_sdk::Output::Data(bytes))) => text.push_str(&String::from_utf8_lossy(&bytes)),
-            other => panic!("{other:?} after {text:?}"),
-        }
-    }
 }
 
 /// Waits until no live process of the VM has an argument.
