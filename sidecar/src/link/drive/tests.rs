@@ -56,7 +56,8 @@ async fn a_client_that_reads_no_answers_and_is_gone_ends_the_connection() {
         }
         drop(client);
     };
-    let both = async { tokio::join!(drive(&link, server, &mut handler), asks) };
+    let leave = CancellationToken::new();
+    let both = async { tokio::join!(drive(&link, server, &mut handler, &leave), asks) };
     let (ended, ()) = timeout(Duration::from_secs(20), both).await.expect("it ends with its client");
     assert!(matches!(ended, Ended::Closed), "{ended:?}");
 }
