@@ -60,13 +60,16 @@ struct Reader<'a> {
 impl Reader<'_> {
     fn row(&self, pid: Pid) -> Option<Row> {
         let place = Place::of(self.members.folder(), pid).ok()?;
+        // One of ours may have been forked long before it was started.
+        let started = self.table.root(pid);
+        if started.is_some() {
+            place.await_command();
+        }
         // Of all threads together, …
         let stat = place.stat()?;
         // … and of memory and files, which the main thread may have left to others.
         let (place, living) = place.of_the_living(&stat);
         let (args, args_truncated) = args(&place);
-        // One of ours may have been forked long before it was started.
-        let started = self.table.root(pid);
         let forked = self.boot_ms.saturating_add(stat.start_ticks * (1000 / TICKS_PER_SECOND));
         Some(Row {
             process: started.map(|process| process.id),
