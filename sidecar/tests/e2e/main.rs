@@ -2,11 +2,13 @@
 
 #![expect(clippy::unwrap_used, reason = "in a test a failure is a panic, and its place says enough")]
 
+mod callers;
 mod exec;
 mod inspect;
 mod isolation;
 mod lifetime;
 mod limits;
+mod memory;
 mod serve;
 mod spawn;
 mod stdio;
