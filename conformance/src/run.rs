@@ -1,26 +1,30 @@
-//! Runs scenarios on targets: several at once, each with a driver of its own.
+//! Runs scenarios on targets: several at once, each on a driver that does nothing else meanwhile.
 
 mod driver;
+mod recordings;
+mod scratch;
 #[cfg(test)]
 mod tests;
+mod worker;
 
 use std::{
+    collections::BTreeMap,
+    io,
     path::Path,
-    process::Command,
     sync::{
         Mutex,
         atomic::{AtomicUsize, Ordering},
     },
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use crate::{
-    divergence::Divergences,
-    judge,
-    scenario::Scenario,
-    target::{NotRun, Target},
-};
+use crate::{divergence::Divergences, install::NotRun, scenario::Scenario, target::Target};
+use scratch::Scratch;
+use worker::Worker;
+
+/// What is said of a driver that had to be killed.
+pub(crate) const NO_ANSWER: &str = "no answer in time; the driver was killed";
 
 /// One scenario on one target.
 #[derive(Debug)]
@@ -47,10 +51,10 @@ pub enum Outcome {
         /// Reports that had come.
         reports: usize,
     },
-    /// It does not hold or hangs, and is listed as a divergence.
+    /// It does not hold or hangs, as is listed.
     Diverges(Vec<String>),
-    /// It is listed as a divergence, wrongly.
-    HoldsThoughListed,
+    /// It is listed as a divergence, wrongly: it holds, or does something else than is listed.
+    Misfiled(Vec<String>),
     /// The target cannot be run here.
     NotRun(NotRun),
 }
@@ -65,11 +69,10 @@ impl Outcome {
     pub fn complaints(&self) -> Vec<String> {
         match self {
             Self::Holds => Vec::new(),
-            Self::Fails(complaints) | Self::Diverges(complaints) => complaints.clone(),
-            Self::Hangs { reports } => {
-                vec![format!("step {reports}: no answer in time; the driver was killed")]
+            Self::Fails(complaints) | Self::Diverges(complaints) | Self::Misfiled(complaints) => {
+                complaints.clone()
             }
-            Self::HoldsThoughListed => vec!["holds, but is listed as a divergence".to_owned()],
+            Self::Hangs { reports } => vec![format!("step {reports}: {NO_ANSWER}")],
             Self::NotRun(reason) => vec![reason.to_string()],
         }
     }
@@ -81,28 +84,32 @@ pub struct Plan<'a> {
     /// Where drivers and installed packages are.
     pub folder: &'a Path,
     /// The scenarios.
-    pub scenarios: &'a [Scenario],
-    /// The targets.
-    pub targets: &'a [Target],
+    pub scenarios: &'a [&'a Scenario],
+    /// The targets, and why some cannot be run here.
+    pub targets: &'a BTreeMap<Target, Result<(), NotRun>>,
     /// What is known to differ.
     pub divergences: &'a Divergences,
+    /// Where performances of published SDKs are kept from run to run; without it all are new.
+    pub recordings: Option<&'a Path>,
     /// How many run at once.
     pub jobs: usize,
 }
 
 impl<'a> Plan<'a> {
     /// Every scenario on every target; the cells in the order of targets, then of scenarios.
-    pub fn run(&self) -> Vec<Cell<'a>> {
+    pub fn run(&self) -> io::Result<Vec<Cell<'a>>> {
         let on =
-            |target: &Target| self.scenarios.iter().map(|scenario| (*target, scenario)).collect::<Vec<_>>();
-        let wanted: Vec<_> = self.targets.iter().flat_map(on).collect();
+            |target: &Target| self.scenarios.iter().map(|scenario| (*target, *scenario)).collect::<Vec<_>>();
+        let wanted: Vec<_> = self.targets.keys().flat_map(on).collect();
+        let scratch = Scratch::create()?;
         let next = AtomicUsize::new(0);
         let done = Mutex::new(Vec::new());
         thread::scope(|scope| {
             for _ in 0..self.jobs.max(1) {
                 scope.spawn(|| {
+                    let mut worker = Worker::new(self, scratch.path());
                     while let Some((target, scenario)) = wanted.get(next.fetch_add(1, Ordering::Relaxed)) {
-                        let cell = self.cell(scenario, *target);
+                        let cell = worker.cell(scenario, *target);
                         done.lock().expect("no code panics under this lock").push(cell);
                     }
                 });
@@ -110,35 +117,6 @@ impl<'a> Plan<'a> {
         });
         let mut cells = done.into_inner().expect("no code panics under this lock");
         cells.sort_by(|a, b| (a.target, &a.scenario.name).cmp(&(b.target, &b.scenario.name)));
-        cells
+        Ok(cells)
     }
-
-    fn cell(&self, scenario: &'a Scenario, target: Target) -> Cell<'a> {
-        let begun = Instant::now();
-        let outcome = match target.driver(self.folder) {
-            Ok(command) => {
-                self.divergences.explain(target, &scenario.name, outcome(command, scenario, target))
-            }
-            Err(reason) => Outcome::NotRun(reason),
-        };
-        Cell { scenario, target, outcome, took: begun.elapsed() }
-    }
-}
-
-fn outcome(command: Command, scenario: &Scenario, target: Target) -> Outcome {
-    let end = match driver::run(command, scenario, scenario.limit() * target.patience()) {
-        Ok(end) => end,
-        Err(error) => return Outcome::Fails(vec![format!("{error:#}")]),
-    };
-    if !end.in_time {
-        return Outcome::Hangs { reports: end.reports.len() };
-    }
-    let mut complaints = judge::complaints(scenario, &end.reports);
-    if complaints.is_empty() {
-        return Outcome::Holds;
-    }
-    if !end.stderr.is_empty() {
-        complaints.push(format!("driver: {}", end.stderr.trim_end()));
-    }
-    Outcome::Fails(complaints)
 }

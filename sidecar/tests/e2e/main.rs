@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "in a test a failure is a panic, and its place says enough")]
 
 mod callers;
+mod examples;
 mod exec;
 mod inspect;
 mod isolation;
@@ -13,7 +14,9 @@ mod many;
 mod memory;
 mod output;
 mod serve;
+mod signal;
 mod spawn;
 mod stdio;
 mod support;
 mod table;
+mod timeout;

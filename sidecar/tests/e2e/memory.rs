@@ -8,7 +8,7 @@ use crate::support::{DEADLINE, OPENED_ONCE, descriptors, out, until, vm, within}
 
 const MIB: u64 = 1 << 20;
 
-/// What a process has in memory of its own, smaps_rollup; shared pages count in part.
+/// What a process has in memory of its own, `smaps_rollup`; shared pages count in part.
 fn own_bytes(pid: u32) -> u64 {
     let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap();
     let pss = rollup.lines().find_map(|line| line.strip_prefix("Pss:")).unwrap();
