@@ -2,12 +2,14 @@
 
 #![expect(clippy::unwrap_used, reason = "in a test a failure is a panic, and its place says enough")]
 
+mod capture;
 mod examples;
 mod exec;
 mod inspect;
 mod isolation;
 mod lifetime;
 mod limits;
+mod options;
 mod serve;
 mod signal;
 mod spawn;
