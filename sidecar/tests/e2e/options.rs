@@ -132,8 +132,8 @@ async fn descriptors_are_relayed_whole_and_their_ends_too() {
     let options = SpawnOptions::new().stdin_fd(input.into()).stdout_fd(stdout_fd).stderr_fd(stderr_fd);
     let process = vm.spawn("sh", ["-c", "tee /dev/stderr"], options).unwrap();
     let bytes: Vec<u8> = (0..3u32 << 20).map(|i| u8::try_from(i % 251).unwrap()).collect();
-    let fed = bytes.clone();
-    let feeder = std::thread::spawn(move || feed.write_all(&fed).unwrap());
+    let input_bytes = bytes.clone();
+    let feeder = std::thread::spawn(move || feed.write_all(&input_bytes).unwrap());
     let read = |mut from: Box<dyn std::io::Read + Send>| {
         std::thread::spawn(move || {
             let mut all = Vec::new();
