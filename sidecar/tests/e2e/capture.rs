@@ -7,7 +7,7 @@ use std::sync::{
 
 use agentvm_sdk::{AgentOs, ClientError, ExecOptions, ExecResult, OutputLimit};
 
-use crate::support::{out, sh, vm, within};
+use crate::support::{vm, within};
 
 /// 3 000 000 `w`, then a line.
 const FLOOD: &str = "head -c 3000000 /dev/zero | tr '\\0' w; echo; echo tail-line";
@@ -89,24 +89,6 @@ async fn a_limit_beyond_what_it_may_be_raised_to_is_refused_by_name() {
     assert_eq!(rejection.details.field.as_deref(), Some("max_output_bytes"));
     let options = ExecOptions::new().max_output_bytes(ExecOptions::MAX_OUTPUT_BYTES);
     assert_eq!(within(vm.exec("echo fine", options)).await.unwrap().stdout, "fine\n");
-}
-
-#[tokio::test]
-async fn c32_a_character_that_comes_in_pieces_is_whole_and_half_of_one_is_replaced() {
-    let vm = vm().await;
-    let pieces = "printf '\\342'; sleep .1; printf '\\234'; sleep .1; printf '\\223'";
-    assert_eq!(out(&vm, pieces).await, "\u{2713}");
-    assert_eq!(out(&vm, "printf 'ok\\342\\234'").await, "ok\u{fffd}");
-    let bytes = within(vm.exec_bytes("printf 'ok\\342\\234'", ExecOptions::new())).await.unwrap();
-    assert_eq!(&*bytes.stdout, b"ok\xe2\x9c");
-}
-
-#[tokio::test]
-async fn c34_a_line_of_ten_megabytes_is_one_line() {
-    let vm = vm().await;
-    let result = sh(&vm, "head -c 10485760 /dev/zero | tr '\\0' x").await;
-    assert_eq!((result.exit_code, result.stdout.len()), (0, 10_485_760));
-    assert!(result.stdout.bytes().all(|byte| byte == b'x'));
 }
 
 #[tokio::test]

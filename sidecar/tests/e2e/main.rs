@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "in a test a failure is a panic, and its place says enough")]
 
+mod callers;
 mod capture;
 mod examples;
 mod exec;
@@ -9,8 +10,11 @@ mod inspect;
 mod isolation;
 mod lifetime;
 mod limits;
+mod link;
 mod many;
+mod memory;
 mod options;
+mod output;
 mod serve;
 mod signal;
 mod soak;

@@ -5,12 +5,11 @@ use std::{
     io::{Read as _, Write as _},
     os::{fd::OwnedFd, unix::ffi::OsStrExt as _},
     process::{Command, Stdio as Own},
-    time::Duration,
 };
 
 use agentvm_sdk::{AgentOs, ClientError, ExecOptions, SpawnOptions, Stdio, TimingMitigation};
 
-use crate::support::{out, program, stdout, vm, within};
+use crate::support::{out, program, vm, within};
 
 fn rejected(error: &ClientError) -> (&str, Option<&str>) {
     let ClientError::Rejected(rejection) = error else { panic!("{error:?}") };
@@ -193,31 +192,6 @@ async fn inherited_streams_are_this_programs_own() {
     assert_eq!(output.status.code(), Some(9), "{out}{err}");
     assert!(out.contains("guest: one\nguest: two\n"), "{out}");
     assert!(err.contains("oops\n"), "{err}");
-}
-
-#[tokio::test]
-async fn c26_nothing_but_the_programs_own_bytes_is_in_its_streams() {
-    let vm = vm().await;
-    let process = vm.spawn("cat", [""; 0], SpawnOptions::new()).unwrap();
-    process.write_stdin("say hi\n").unwrap();
-    process.close_stdin();
-    assert_eq!(stdout(&process).await, "say hi\n");
-    assert_eq!(within(process.stderr().collect()).await.unwrap(), b"");
-    assert_eq!(
-        out(&vm, "cat /proc/$$/cmdline | tr '\\0' ' '").await,
-        "sh -c cat /proc/$$/cmdline | tr '\\0' ' ' "
-    );
-}
-
-#[tokio::test]
-async fn c07_a_result_is_the_exit_and_not_the_first_output_or_its_end() {
-    let vm = vm().await;
-    let result = within(vm.exec("echo one; sleep 0.3; echo two; exit 4", ExecOptions::new())).await.unwrap();
-    assert_eq!((result.stdout.as_str(), result.exit_code), ("one\ntwo\n", 4));
-    let begun = std::time::Instant::now();
-    let result = within(vm.exec("exec >&- 2>&-; sleep 0.3; exit 5", ExecOptions::new())).await.unwrap();
-    assert_eq!((result.stdout.as_str(), result.exit_code), ("", 5));
-    assert!(begun.elapsed() >= Duration::from_millis(300));
 }
 
 #[tokio::test]

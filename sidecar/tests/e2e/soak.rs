@@ -8,7 +8,7 @@ use std::{
 
 use agentvm_sdk::ExecOptions;
 
-use crate::support::{tree, vm, within, within_limit};
+use crate::support::{DEADLINE, OPENED_ONCE, descriptors, out, tree, until, vm, within, within_limit};
 
 /// How many execs; set, it also says that this process is the one that measures.
 const EXECS: &str = "AGENTVM_SOAK_EXECS";
@@ -56,6 +56,8 @@ async fn memory_stays_flat_and_execs_stay_fast_over_thousands_of_them() {
     let vm = vm().await;
     let sidecar = vm.sidecar().pid().unwrap();
     let mut samples = Vec::with_capacity(execs);
+    out(&vm, "true").await;
+    let open = descriptors(sidecar);
     for n in 0..execs + execs / 10 {
         let begun = Instant::now();
         let result = within(vm.exec_argv("/bin/echo", ["some", "output"], ExecOptions::new())).await.unwrap();
@@ -68,6 +70,11 @@ async fn memory_stays_flat_and_execs_stay_fast_over_thousands_of_them() {
             samples.push(Sample { client_kib, sidecar_kib, time });
         }
     }
+    until("descriptors are as before", DEADLINE, || async { descriptors(sidecar) <= open + OPENED_ONCE })
+        .await;
+    let table = within(vm.all_processes()).await.unwrap();
+    assert_eq!(table.len(), 1, "only init: {table:#?}");
+
     let tenth = samples.len() / 10;
     let (first, last) = (&samples[..tenth], &samples[samples.len() - tenth..]);
     for (whose, of) in [
