@@ -7,7 +7,8 @@ export function installed(target, path) {
   return new URL(`../targets/${target}/node_modules/${path}`, import.meta.url).href;
 }
 
-/** Performs every order with `sdk`, an object with one method per action; the end of input is the order to end. */
+/** Performs every order with `sdk`, an object with one method per action (and
+ * one, named as it is, for each action that it alone knows); the end of input is the order to end. */
 export function drive(sdk) {
   const machine = new Machine(sdk);
   let last = Promise.resolve();
@@ -89,7 +90,8 @@ class Machine {
         await sdk.dispose();
         return {};
       default:
-        throw new Error(`the driver knows no ${op}`);
+        if (sdk[op] === undefined) throw new Error(`the driver knows no ${op}`);
+        return sdk[op](order);
     }
   }
 
@@ -108,9 +110,9 @@ class Machine {
     const onStderr = (chunk) => stderr.add(chunk);
     const pid = await this.#sdk.spawn(order.command, order.args, { ...options(order), onStdout, onStderr });
     this.#spawned.set(order.as, { pid, stdout, stderr });
-    // These SDKs tell the end of the process, not that of its outputs.
     const end = () => [stdout, stderr].forEach((output) => output.end());
-    this.#sdk.onExit(pid, end).catch(end);
+    // The published SDKs tell the end of the process, not that of its outputs.
+    (this.#sdk.onOutputsEnd ?? this.#sdk.onExit)(pid, end).catch(end);
     return { pid };
   }
 
@@ -155,8 +157,9 @@ function options({ env, cwd, stdin }) {
 }
 
 /** Text stays text: these SDKs take both. */
-function data(given) {
+export function data(given) {
   if (typeof given === "string") return given;
+  if (Array.isArray(given)) return Buffer.concat(given.map((part) => Buffer.from(data(part))));
   if ("base64" in given) return new Uint8Array(Buffer.from(given.base64, "base64"));
   return given.repeat.repeat(given.times);
 }

