@@ -114,17 +114,29 @@ pub struct ProcessLimits {
     pub spawned: u64,
     /// Output retained per stream for late subscribers: 512 KiB. Never less than 256 KiB.
     pub retained_output_bytes: u64,
+    /// Output retained over all processes of the VM: 64 MiB. Beyond it ended processes lose theirs first, the oldest
+    /// before the others; then live ones what they hold beyond an equal share.
+    pub vm_retained_output_bytes: u64,
     /// Bytes that may wait to be written to one process's standard input: 1 MiB.
     pub stdin_queue_bytes: u64,
 }
 
 impl ProcessLimits {
     /// One window: what may arrive before anybody can read.
-    pub(crate) const MIN_RETAINED_OUTPUT_BYTES: u64 = 256 << 10;
+    const MIN_RETAINED_OUTPUT_BYTES: u64 = 256 << 10;
+
+    pub(crate) fn retained_per_stream(&self) -> u64 {
+        self.retained_output_bytes.max(Self::MIN_RETAINED_OUTPUT_BYTES)
+    }
 }
 
 impl Default for ProcessLimits {
     fn default() -> Self {
-        Self { spawned: 1024, retained_output_bytes: 512 << 10, stdin_queue_bytes: 1 << 20 }
+        Self {
+            spawned: 1024,
+            retained_output_bytes: 512 << 10,
+            vm_retained_output_bytes: 64 << 20,
+            stdin_queue_bytes: 1 << 20,
+        }
     }
 }

@@ -33,7 +33,10 @@ pub use process::{
     ProcessTreeNode, SignalTarget, SpawnOptions, SpawnedProcessInfo,
 };
 pub use sidecar::{Sidecar, SidecarConfig};
-pub use stdio::{ByteStream, Output, OutputFrom, OutputStream, Overflow, StdinInput, StreamLost};
+pub use stdio::{
+    ByteStream, Output, OutputEvent, OutputEvents, OutputFrom, OutputGap, OutputPage, OutputState,
+    OutputStream, Overflow, StdinInput, StreamLost,
+};
 pub use transport::{Duplex, Token, Transport};
 
 /// The wall clock, epoch milliseconds; a clock before 1970 reads 0.

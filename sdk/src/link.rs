@@ -36,7 +36,7 @@ pub(crate) use requests::WantedStreams;
 use crate::{
     config::ProcessLimits,
     error::ClientError,
-    process::entry::Entry,
+    process::{entry::Entry, retained},
     stdio::{OutputStream, stdin::StdinChunk},
     vm::{OwnedVm, Vm},
 };
@@ -164,6 +164,18 @@ impl Link {
         let vm = Vm::new(created.vm, self.clone(), limits);
         self.lock().vms.insert(vm.id, Arc::downgrade(&vm));
         OwnedVm { vm, created }
+    }
+
+    /// A VM that its handles still hold.
+    fn vm(&self, id: VmId) -> Option<Arc<Vm>> {
+        self.lock().vms.get(&id).and_then(Weak::upgrade)
+    }
+
+    /// The processes of a VM hold more output than they may.
+    pub(crate) fn free_retained(&self, vm: VmId) {
+        if let Some(vm) = self.vm(vm) {
+            retained::free(&vm);
+        }
     }
 
     /// Takes no more news of a VM and forgets its streams.

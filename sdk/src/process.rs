@@ -6,8 +6,11 @@ mod exec;
 mod exit;
 mod lifecycle;
 mod options;
+mod output;
 mod registry;
+pub(crate) mod retained;
 mod spawn;
+mod stdin;
 mod table;
 #[cfg(test)]
 mod tests;

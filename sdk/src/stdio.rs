@@ -1,5 +1,8 @@
 //! Standard input and output of processes: rings with a cursor per subscriber, streams over them, the stdin queue.
 
+mod events;
+mod page;
+mod reader;
 pub(crate) mod ring;
 pub(crate) mod stdin;
 mod stream;
@@ -10,6 +13,9 @@ use std::time::Duration;
 
 use agentvm_wire::process::StreamEnds;
 
+pub use events::{OutputEvent, OutputEvents};
+pub use page::{OutputPage, OutputState};
+pub use reader::OutputGap;
 pub use ring::Overflow;
 pub use stdin::StdinInput;
 pub use stream::{ByteStream, Output, StreamLost};

@@ -17,7 +17,10 @@ use crate::{
     config::ProcessLimits,
     error::ClientError,
     link::{Link, WantedStreams},
-    process::entry::{Entry, NewEntry},
+    process::{
+        entry::{Entry, NewEntry},
+        retained::Retained,
+    },
 };
 
 /// A VM. Held by its `AgentOs` handles; the link knows it weakly, so that nothing in the background keeps it alive.
@@ -26,11 +29,12 @@ pub(crate) struct Vm {
     pub(crate) id: VmId,
     pub(crate) link: Arc<Link>,
     pub(crate) limits: ProcessLimits,
+    pub(crate) retained: Arc<Retained>,
     entries: scc::HashMap<ProcessId, Arc<Entry>>,
     next_spawn: AtomicU32,
     next_exec: AtomicU32,
-    /// Serialises admission: counting and pruning the spawned entries.
-    pub(crate) admission: Mutex<()>,
+    /// How many spawned entries there are; locked while one is admitted.
+    pub(crate) spawned: Mutex<u64>,
     ended: watch::Sender<Option<ClientError>>,
 }
 
@@ -40,10 +44,11 @@ impl Vm {
             id,
             link,
             limits,
+            retained: Arc::new(Retained::new(limits.vm_retained_output_bytes)),
             entries: scc::HashMap::new(),
             next_spawn: AtomicU32::new(ProcessId::FIRST_SPAWNED),
             next_exec: AtomicU32::new(ProcessId::FIRST_EXEC),
-            admission: Mutex::new(()),
+            spawned: Mutex::new(0),
             ended: watch::Sender::new(None),
         })
     }
@@ -127,6 +132,8 @@ impl Vm {
         execute.validate().map_err(ClientError::Rejected)?;
         let (id, drains) = (execute.process, execute.drain.is_some());
         let (command, args) = (execute.command.clone(), execute.args.clone());
+        // Whoever reads the output of an exec is there from its first byte.
+        let retained_bytes = if id.is_exec() { 0 } else { self.limits.retained_per_stream() };
         let (entry, subscribed) = self.link.execute(self.id, execute, wants, |streams| {
             let entry = Arc::new(Entry::new(NewEntry {
                 id,
@@ -136,10 +143,8 @@ impl Vm {
                 args,
                 streams,
                 drains,
-                retained_bytes: self
-                    .limits
-                    .retained_output_bytes
-                    .max(ProcessLimits::MIN_RETAINED_OUTPUT_BYTES),
+                retained: self.retained.clone(),
+                retained_bytes,
                 stdin_bytes: self.limits.stdin_queue_bytes,
             }));
             self.entries.upsert_sync(id, entry.clone());

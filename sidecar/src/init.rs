@@ -34,7 +34,7 @@ use std::os::fd::OwnedFd;
 pub use client::{Commands, Event, Events, ListError, Listing, StartSpec, Stdio};
 pub(crate) use list::{MAX_ARGS, MAX_ARGS_BYTES, MAX_HELPERS};
 pub(crate) use messages::Boot;
-pub use messages::{Exit, SignalTarget, StartStep};
+pub use messages::{Exit, StartStep};
 pub use rows::Row;
 
 use crate::isolation::base::Base;

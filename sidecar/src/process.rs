@@ -34,8 +34,8 @@ pub(crate) struct Process {
     lifecycle: Lifecycle,
     pub(crate) id: ProcessId,
     command: String,
-    /// The arguments as the table remembers them.
-    shown: Arguments,
+    /// The arguments as the table remembers them; absent behind an `exec`, which has no row there.
+    shown: Option<Arguments>,
     cwd: String,
     outputs: Outputs,
     stdin: Option<StreamId>,
@@ -67,7 +67,7 @@ impl Process {
             lifecycle: Lifecycle::Starting { request },
             id: execute.process,
             command: execute.command.clone(),
-            shown: Arguments::of(execute),
+            shown: (!execute.process.is_exec()).then(|| Arguments::of(execute)),
             cwd,
             outputs,
             stdin: execute.streams.stdin,
@@ -150,9 +150,10 @@ impl Process {
         }
     }
 
-    /// The row by which the table remembers it.
-    pub(crate) fn exited_row(&self, exited: &ProcessExited) -> ProcessRow {
-        ProcessRow {
+    /// The row by which the table remembers it; nobody knows what stood behind an `exec` by a pid.
+    pub(crate) fn exited_row(&self, exited: &ProcessExited) -> Option<ProcessRow> {
+        let shown = self.shown.as_ref()?;
+        Some(ProcessRow {
             process: Some(self.id),
             root: Some(self.id),
             pid: self.pid,
@@ -161,9 +162,9 @@ impl Process {
             sid: self.pid,
             driver: DRIVER.to_owned(),
             command: self.command.clone(),
-            args: self.shown.args.clone(),
-            args_b64: self.shown.args_b64.clone(),
-            args_truncated: self.shown.truncated,
+            args: shown.args.clone(),
+            args_b64: shown.args_b64.clone(),
+            args_truncated: shown.truncated,
             cwd: Some(self.cwd.clone()),
             status: ProcessStatus::Exited,
             exit_code: Some(exited.exit_code),
@@ -172,19 +173,14 @@ impl Process {
             exited_at_ms: Some(exited.exited_at_ms),
             rss_bytes: 0,
             cpu_time_us: exited.user_us + exited.sys_us,
-        }
+        })
     }
 }
 
 impl Arguments {
     fn of(execute: &Execute) -> Self {
-        let command = execute.command_b64.as_ref().map_or(execute.command.as_bytes(), |bytes| &bytes.0);
-        let args: Vec<&[u8]> = match &execute.args_b64 {
-            Some(list) => list.iter().map(|arg| &*arg.0).collect(),
-            None => execute.args.iter().map(String::as_bytes).collect(),
-        };
         let (mut kept, mut room, mut truncated) = (Vec::new(), MAX_ARGS_BYTES, false);
-        for arg in std::iter::once(command).chain(args) {
+        for arg in std::iter::once(execute.command_bytes()).chain(execute.args_bytes()) {
             // Each ends with a NUL, which has to fit too.
             truncated = kept.len() == MAX_ARGS || arg.len() >= room;
             if kept.len() < MAX_ARGS && room > 0 {

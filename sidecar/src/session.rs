@@ -1,7 +1,7 @@
 //! A session: one client, its VMs, and what it asks.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashMap},
     future::pending,
     panic::AssertUnwindSafe,
     sync::{Arc, Mutex, MutexGuard},
@@ -48,10 +48,27 @@ struct Session {
 
 #[derive(Default)]
 struct Residents {
-    /// In the order of their creation, which ids do not show.
-    ready: BTreeMap<u64, Arc<Vm>>,
+    ready: HashMap<VmId, Arc<Vm>>,
+    /// Their ids in the order of their creation, by its number.
+    order: BTreeMap<u64, VmId>,
     created: u64,
     building: u64,
+}
+
+impl Residents {
+    /// A VM that was being built is ready; its number by creation.
+    fn admit(&mut self, vm: &Arc<Vm>) -> u64 {
+        self.building -= 1;
+        self.created += 1;
+        self.order.insert(self.created, vm.id);
+        self.ready.insert(vm.id, vm.clone());
+        self.created
+    }
+
+    fn remove(&mut self, number: u64) {
+        let id = self.order.remove(&number);
+        id.and_then(|id| self.ready.remove(&id));
+    }
 }
 
 /// A VM that was asked for.
@@ -166,22 +183,18 @@ impl Session {
             boot_us: u64::try_from(order.received.elapsed().as_micros()).unwrap_or(u64::MAX),
         };
         let (vm, life) = Vm::new(id, self.link.clone(), booted);
-        let place = {
+        let number = {
             let mut vms = self.vms();
-            vms.building -= 1;
-            vms.created += 1;
-            let place = vms.created;
-            vms.ready.insert(place, vm.clone());
             if self.over.is_cancelled() {
                 vm.end();
             }
-            place
+            vms.admit(&vm)
         };
         self.link.respond(order.request, &Response::VmCreated(created));
         if AssertUnwindSafe(life).catch_unwind().await.is_err() {
             vm.panicked();
         }
-        self.vms().ready.remove(&place);
+        self.vms().remove(number);
     }
 
     fn close(&self) {
@@ -194,7 +207,7 @@ impl Session {
         let Some(id) = scope.vm else {
             return Err(Rejection::invalid("scope.vm", "this request needs the scope of a VM"));
         };
-        self.vms().ready.values().find(|vm| vm.id == id).cloned().ok_or_else(Rejection::vm_not_found)
+        self.vms().ready.get(&id).cloned().ok_or_else(Rejection::vm_not_found)
     }
 
     fn admit(&self) -> Result<(), Rejection> {
@@ -246,7 +259,7 @@ impl Requests {
                 let _ = self.orders.send(order);
             }
             Request::ListVms(_) => {
-                let vms = session.vms().ready.values().map(|vm| vm.id).collect();
+                let vms = session.vms().order.values().copied().collect();
                 session.link.respond(id, &Response::Vms(Vms { vms }));
             }
             Request::DisposeVm(_) => session.vm(scope)?.dispose(id),

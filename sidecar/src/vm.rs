@@ -157,12 +157,7 @@ impl Vm {
             return self.link.respond(request, &Response::ProcessSignaled(nobody));
         }
         state.waiting.push(request);
-        let target = match body.target {
-            SignalTarget::Process => init::SignalTarget::Process,
-            SignalTarget::Group => init::SignalTarget::Group,
-            SignalTarget::Tree => init::SignalTarget::Tree,
-        };
-        self.commands.signal(request.0, body.process, number, target);
+        self.commands.signal(request.0, body.process, number, body.target);
     }
 
     pub(crate) fn snapshot(self: &Arc<Self>, request: RequestId, page: ProcessSnapshot) {

@@ -51,6 +51,17 @@ pub fn split_all(list: Vec<Vec<u8>>) -> (Vec<String>, Option<Vec<Bytes64>>) {
     }
 }
 
+/// The bytes behind the pair `(x, x_b64)`, where they lie.
+pub fn view<'a>(text: &'a str, b64: Option<&'a Bytes64>) -> &'a [u8] {
+    b64.map_or(text.as_bytes(), |bytes| &bytes.0)
+}
+
+/// The byte strings behind the pair `(xs, xs_b64)`, where they lie.
+pub fn view_all<'a>(texts: &'a [String], b64: Option<&'a [Bytes64]>) -> impl Iterator<Item = &'a [u8]> {
+    let texts = texts.iter().take(if b64.is_some() { 0 } else { texts.len() });
+    b64.unwrap_or_default().iter().map(|bytes| &*bytes.0).chain(texts.map(String::as_bytes))
+}
+
 /// The bytes behind the pair `(x, x_b64)`.
 pub fn join(text: String, b64: Option<Bytes64>) -> Vec<u8> {
     b64.map_or_else(|| text.into_bytes(), |bytes| bytes.0)

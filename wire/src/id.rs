@@ -37,6 +37,11 @@ impl ProcessId {
     pub const FIRST_SPAWNED: u32 = 1_000_000;
     /// The first number of a process behind `exec`.
     pub const FIRST_EXEC: u32 = 1 << 31;
+
+    /// Whether it stands behind an `exec`: no registry and no table shows it.
+    pub const fn is_exec(self) -> bool {
+        self.0 >= Self::FIRST_EXEC
+    }
 }
 
 impl fmt::Display for ProcessId {

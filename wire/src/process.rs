@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    bytes64::Bytes64,
+    bytes64::{self, Bytes64},
     id::{ProcessId, StreamId},
 };
 
@@ -75,6 +75,16 @@ impl Execute {
             streams: StdioStreams::default(),
             drain: None,
         }
+    }
+
+    /// The program, byte for byte.
+    pub fn command_bytes(&self) -> &[u8] {
+        bytes64::view(&self.command, self.command_b64.as_ref())
+    }
+
+    /// The arguments behind it, byte for byte.
+    pub fn args_bytes(&self) -> impl Iterator<Item = &[u8]> {
+        bytes64::view_all(&self.args, self.args_b64.as_deref())
     }
 }
 

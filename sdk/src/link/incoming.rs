@@ -11,7 +11,7 @@ use agentvm_wire::{
 use bytes::Bytes;
 
 use super::{Link, Route, Waiter};
-use crate::{error::ClientError, process::start_failure, vm::Vm};
+use crate::{error::ClientError, process::start_failure};
 
 impl Link {
     pub(super) fn receive_text(self: &Arc<Self>, text: &str) -> Result<(), Violation> {
@@ -85,8 +85,7 @@ impl Link {
     /// An event is believed only in the scope of a VM that is ours, and only for a process of that VM.
     fn event(&self, scope: Scope, event: Event) {
         let Some(id) = scope.vm else { return };
-        let vm: Option<Arc<Vm>> = self.lock().vms.get(&id).and_then(std::sync::Weak::upgrade);
-        let Some(vm) = vm else { return };
+        let Some(vm) = self.vm(id) else { return };
         match event {
             Event::ProcessExited(exited) => {
                 if let Some(entry) = vm.entry(exited.process) {

@@ -4,33 +4,33 @@
 //! Locks: an entry's lock is never held while the link's is taken (the other way round it may be). Whatever a change
 //! of state entails (credit, wakers, the exit) is collected under the lock and done after it.
 
+mod reading;
 mod state;
+mod writing;
 
 use std::{
-    io,
     sync::{Arc, Mutex, MutexGuard, Weak},
-    task::{Context, Poll, Waker},
+    task::Waker,
 };
 
 use agentvm_wire::{
     id::{ProcessId, VmId},
     process::{ProcessExited, ProcessStarted, SignalTarget, StdioStreams, StreamEnds},
 };
-use bytes::Bytes;
 
+use tokio::sync::Semaphore;
+
+pub(crate) use self::reading::{Cursors, Next};
 use self::state::{Effects, State};
 use super::{
     exit::{Exit, Outcome},
     lifecycle::Event,
+    retained::Retained,
 };
 use crate::{
     error::ClientError,
     link::Link,
-    stdio::{
-        OutputFrom, OutputStream,
-        ring::{CursorId, Overflow, Read, Ring},
-        stdin::StdinChunk,
-    },
+    stdio::{OutputStream, ring::Ring},
 };
 
 /// One process.
@@ -43,11 +43,14 @@ pub(crate) struct Entry {
     pub(crate) args: Vec<String>,
     pub(crate) requested_at_ms: u64,
     pub(crate) exit: Exit,
+    retained: Arc<Retained>,
     streams: StdioStreams,
     drains: bool,
     /// Lives while a `Process` handle does: such an entry is never pruned.
     pub(crate) pin: Mutex<Weak<()>>,
     state: Mutex<State>,
+    /// Writers that wait for room take turns, in the order they came.
+    stdin_turn: Semaphore,
 }
 
 /// What a new entry is made from.
@@ -59,6 +62,7 @@ pub(crate) struct NewEntry {
     pub(crate) args: Vec<String>,
     pub(crate) streams: StdioStreams,
     pub(crate) drains: bool,
+    pub(crate) retained: Arc<Retained>,
     pub(crate) retained_bytes: u64,
     pub(crate) stdin_bytes: u64,
 }
@@ -74,10 +78,12 @@ impl Entry {
             args: new.args,
             requested_at_ms: crate::now_ms(),
             exit: Exit::new(),
+            retained: new.retained,
             streams: new.streams,
             drains: new.drains,
             pin: Mutex::default(),
             state: Mutex::new(state),
+            stdin_turn: Semaphore::new(1),
         }
     }
 
@@ -96,9 +102,7 @@ impl Entry {
             if state.lifecycle.has_ended() {
                 return None;
             }
-            if let Some(stderr) = state.output(OutputStream::Stderr) {
-                stderr.ring.push(format!("{error}\n").as_bytes(), &mut effects.wakers);
-            }
+            state.push(OutputStream::Stderr, format!("{error}\n").as_bytes(), effects);
             state.end_streams(effects, Ring::finish);
             state.failure = Some(error.clone());
             state.lifecycle.step(Event::StartFailed(error))
@@ -120,11 +124,9 @@ impl Entry {
 
     pub(crate) fn data(&self, which: OutputStream, payload: &[u8], fin: bool) {
         self.update(|state, effects| {
-            if let Some(output) = state.output(which) {
-                output.ring.push(payload, &mut effects.wakers);
-                if fin {
-                    output.ring.finish(&mut effects.wakers);
-                }
+            state.push(which, payload, effects);
+            if fin && let Some(output) = state.output(which) {
+                output.ring.finish(&mut effects.wakers);
             }
             None
         });
@@ -165,36 +167,7 @@ impl Entry {
         });
     }
 
-    /// The next bytes for standard input.
-    pub(crate) fn take_stdin(&self, max: usize, wakers: &mut Vec<Waker>) -> StdinChunk {
-        self.lock().stdin.take(max, wakers)
-    }
-
     // ---- used by handles ----
-
-    pub(crate) fn write_stdin(&self, bytes: Bytes) -> Result<(), ClientError> {
-        self.lock().stdin.write(bytes)?;
-        self.stdin_ready();
-        Ok(())
-    }
-
-    /// Takes as much as there is room for, waiting until there is some; `BrokenPipe` once standard input is closed.
-    pub(crate) fn poll_write_stdin(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let taken = std::task::ready!(self.lock().stdin.poll_write(cx, bytes));
-        self.stdin_ready();
-        Poll::Ready(taken.map_err(|error| io::Error::new(io::ErrorKind::BrokenPipe, error)))
-    }
-
-    pub(crate) fn close_stdin(&self) {
-        self.lock().stdin.close();
-        self.stdin_ready();
-    }
-
-    fn stdin_ready(&self) {
-        if let Some(stream) = self.streams.stdin {
-            self.link.stream_ready(stream);
-        }
-    }
 
     /// Sends a signal unless the process has ended or the very same one still waits for its answer.
     pub(crate) fn signal(self: &Arc<Self>, signal: &str, target: SignalTarget) {
@@ -211,54 +184,6 @@ impl Entry {
 
     pub(crate) fn signal_answered(&self, signal: &str, target: SignalTarget) {
         self.lock().signals.retain(|(name, to)| (name.as_str(), *to) != (signal, target));
-    }
-
-    /// A cursor on an output, where the process has it.
-    pub(crate) fn subscribe(
-        &self,
-        which: OutputStream,
-        from: OutputFrom,
-        overflow: Overflow,
-    ) -> Option<CursorId> {
-        let mut state = self.lock();
-        let ring = &mut state.output(which)?.ring;
-        let at = match from {
-            OutputFrom::Start => 0,
-            OutputFrom::Now => ring.head(),
-            OutputFrom::Offset(offset) => offset,
-        };
-        Some(ring.subscribe(at, overflow))
-    }
-
-    pub(crate) fn unsubscribe(&self, which: OutputStream, cursor: CursorId) {
-        self.update(|state, _| {
-            if let Some(output) = state.output(which) {
-                output.ring.unsubscribe(cursor);
-            }
-            None
-        });
-    }
-
-    /// What lies at a cursor; with `own_only` nothing beyond what the process itself wrote.
-    pub(crate) fn read(&self, which: OutputStream, cursor: CursorId, own_only: bool, waker: &Waker) -> Read {
-        let mut state = self.lock();
-        let limit = if own_only { which.of(state.lifecycle.own_end()) } else { None };
-        let ended = own_only && state.lifecycle.has_ended();
-        let Some(output) = state.output(which) else { return Read::End };
-        match output.ring.read(cursor, limit, waker) {
-            Read::Pending if ended => Read::End,
-            read => read,
-        }
-    }
-
-    /// A cursor's owner has taken bytes; credit and the exit may follow.
-    pub(crate) fn advance(&self, which: OutputStream, cursor: CursorId, bytes: usize) {
-        self.update(|state, _| {
-            if let Some(output) = state.output(which) {
-                output.ring.advance(cursor, bytes);
-            }
-            None
-        });
     }
 
     /// Nobody will write to or read from this process again: what it still writes goes nowhere.
@@ -301,6 +226,7 @@ impl Entry {
                 state.wake_outputs(&mut effects);
             }
             state.collect_consumed(&mut effects);
+            effects.too_much = state.account(&self.retained);
         }
         if let Some(outcome) = effects.outcome {
             self.exit.publish(outcome);
@@ -312,5 +238,14 @@ impl Entry {
             self.link.consumed(&effects.consumed);
         }
         effects.wakers.into_iter().for_each(Waker::wake);
+        if effects.too_much {
+            self.link.free_retained(self.vm);
+        }
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        self.lock().give_back(&self.retained);
     }
 }

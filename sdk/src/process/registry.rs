@@ -5,7 +5,7 @@ use std::sync::Arc;
 use agentvm_wire::id::ProcessId;
 use serde::Serialize;
 
-use super::{entry::Entry, exit::Outcome};
+use super::entry::Entry;
 use crate::{agent_os::AgentOs, error::ClientError, vm::Vm};
 
 /// A process this handle spawned, as `list_processes` and `get_process` show it.
@@ -72,37 +72,36 @@ impl AgentOs {
     }
 
     pub(super) fn spawned_entry(&self, pid: u32) -> Result<Arc<Entry>, ClientError> {
-        let not_found = ClientError::ProcessNotFound(pid);
-        if pid >= ProcessId::FIRST_EXEC {
-            return Err(not_found);
-        }
-        self.vm().entry(ProcessId(pid)).ok_or(not_found)
+        let id = Some(ProcessId(pid)).filter(|id| !id.is_exec());
+        id.and_then(|id| self.vm().entry(id)).ok_or(ClientError::ProcessNotFound(pid))
     }
 }
 
 /// Spawned entries in spawn order: synthetic pids rise.
 pub(super) fn spawned(vm: &Vm) -> Vec<Arc<Entry>> {
     let mut entries = vm.entries();
-    entries.retain(|entry| entry.id.0 < ProcessId::FIRST_EXEC);
+    entries.retain(|entry| !entry.id.is_exec());
     entries.sort_by_key(|entry| entry.id);
     entries
 }
 
-/// Makes room for one more: at the limit the oldest ended entries that no handle holds are forgotten, live ones never.
-/// The caller holds `vm.admission`.
-pub(super) fn admit(vm: &Vm) -> Result<(), ClientError> {
+/// Makes room for one more than `spawned`: at the limit the oldest ended entries that no handle holds are forgotten,
+/// live ones never.
+pub(super) fn admit(vm: &Vm, spawned: &mut u64) -> Result<(), ClientError> {
     vm.check_alive()?;
-    let entries = spawned(vm);
-    let (observed, limit) = (entries.len() as u64, vm.limits.spawned);
-    let excess = usize::try_from((observed + 1).saturating_sub(limit)).unwrap_or(usize::MAX);
-    let ended = |entry: &&Arc<Entry>| matches!(entry.exit.get(), Some(Outcome::Ok(_) | Outcome::Err(_)));
-    let prunable: Vec<_> =
-        entries.iter().filter(ended).filter(|entry| !entry.is_pinned()).take(excess).collect();
+    let (observed, limit) = (*spawned, vm.limits.spawned);
+    if observed < limit {
+        return Ok(());
+    }
+    let excess = usize::try_from(observed + 1 - limit).unwrap_or(usize::MAX);
+    let mut prunable = self::spawned(vm);
+    prunable.retain(|entry| entry.exit.get().is_some() && !entry.is_pinned());
     if prunable.len() < excess {
         return Err(ClientError::ResourceLimit { name: "spawned processes", limit, observed });
     }
-    for entry in prunable {
+    for entry in prunable.iter().take(excess) {
         vm.forget(entry);
+        *spawned -= 1;
     }
     Ok(())
 }

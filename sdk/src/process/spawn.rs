@@ -25,7 +25,7 @@ use crate::{
     callback::{self, Subscription, guarded},
     error::ClientError,
     link::WantedStreams,
-    stdio::{ByteStream, Output, OutputFrom, OutputStream, Overflow, StdinInput},
+    stdio::{ByteStream, Output, OutputEvents, OutputFrom, OutputPage, OutputStream, Overflow, StdinInput},
 };
 
 /// A spawned process. Cheap to clone; dropping it leaves the process running, holding it keeps its record.
@@ -65,11 +65,12 @@ impl AgentOs {
         let wants = WantedStreams { stdin: true, stdout: true, stderr: true };
         let subscribe = |entry: &Arc<Entry>| Relay::new(entry, options.on_stdout, options.on_stderr);
         let (process, relay) = {
-            // A panic under it leaves nothing half done: it guards no data.
-            let _admission = vm.admission.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            registry::admit(vm)?;
+            // Right also after a panic under it: it counts what was registered.
+            let mut spawned = vm.spawned.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            registry::admit(vm, &mut spawned)?;
             execute.process = vm.next_spawn_id();
             let (entry, relay) = vm.execute(execute, wants, subscribe)?;
+            *spawned += 1;
             (Process::new(entry), relay)
         };
         relay.run();
@@ -79,58 +80,6 @@ impl AgentOs {
     /// The handle of a process spawned before.
     pub fn process(&self, pid: u32) -> Result<Process, ClientError> {
         self.spawned_entry(pid).map(Process::new)
-    }
-
-    /// Queues bytes for a process's standard input; they keep call order. Taken whole if nothing is queued or they
-    /// fit, else not at all. An empty write is nothing. Sync: needs no runtime.
-    ///
-    /// # Errors
-    /// [`ClientError::ProcessNotFound`], [`ClientError::StdinFull`], [`ClientError::StdinClosed`].
-    #[doc(alias = "writeProcessStdin")]
-    pub fn write_process_stdin(&self, pid: u32, input: impl Into<StdinInput>) -> Result<(), ClientError> {
-        self.spawned_entry(pid)?.write_stdin(input.into().0)
-    }
-
-    /// Ends a process's standard input behind everything written before. A second close is harmless.
-    ///
-    /// # Errors
-    /// [`ClientError::ProcessNotFound`].
-    #[doc(alias = "closeProcessStdin")]
-    pub fn close_process_stdin(&self, pid: u32) -> Result<(), ClientError> {
-        self.spawned_entry(pid)?.close_stdin();
-        Ok(())
-    }
-
-    /// A process's standard output, from the oldest byte retained.
-    ///
-    /// # Errors
-    /// [`ClientError::ProcessNotFound`].
-    #[doc(alias = "onProcessStdout")]
-    pub fn on_process_stdout(&self, pid: u32) -> Result<ByteStream, ClientError> {
-        self.on_process_output_from(pid, OutputStream::Stdout, OutputFrom::Start, Overflow::DropOldest)
-    }
-
-    /// A process's standard error, from the oldest byte retained.
-    ///
-    /// # Errors
-    /// [`ClientError::ProcessNotFound`].
-    #[doc(alias = "onProcessStderr")]
-    pub fn on_process_stderr(&self, pid: u32) -> Result<ByteStream, ClientError> {
-        self.on_process_output_from(pid, OutputStream::Stderr, OutputFrom::Start, Overflow::DropOldest)
-    }
-
-    /// One output of a process, from where and with what overflow is wanted.
-    ///
-    /// # Errors
-    /// [`ClientError::ProcessNotFound`].
-    pub fn on_process_output_from(
-        &self,
-        pid: u32,
-        stream: OutputStream,
-        from: OutputFrom,
-        overflow: Overflow,
-    ) -> Result<ByteStream, ClientError> {
-        Ok(ByteStream::new(self.spawned_entry(pid)?, stream, from, overflow))
     }
 
     /// Calls `handler` exactly once, when the process's end is known or never will be, on the SDK's blocking pool.
@@ -225,9 +174,24 @@ impl Process {
         ByteStream::new(self.entry.clone(), stream, from, overflow)
     }
 
+    /// Both outputs in the order in which they arrived. See [`AgentOs::on_process_output`].
+    pub fn output(&self) -> OutputEvents {
+        OutputEvents::new(self.entry.clone())
+    }
+
+    /// What is kept of an output from `offset` on. See [`AgentOs::read_process_output`].
+    pub fn read_output(&self, stream: OutputStream, offset: u64, max_bytes: usize) -> OutputPage {
+        self.entry.read_page(stream, offset, max_bytes)
+    }
+
     /// Queues bytes for its standard input. See [`AgentOs::write_process_stdin`].
     pub fn write_stdin(&self, input: impl Into<StdinInput>) -> Result<(), ClientError> {
         self.entry.write_stdin(input.into().0)
+    }
+
+    /// The same, waiting for room. See [`AgentOs::write_process_stdin_all`]; cancel safe.
+    pub async fn write_stdin_all(&self, input: impl Into<StdinInput>) -> Result<(), ClientError> {
+        self.entry.write_stdin_all(input.into().0).await
     }
 
     /// Ends its standard input behind everything written before.

@@ -144,5 +144,5 @@ impl ShownPids {
 
 /// The pid a spawned process is known by; what stands behind `exec` keeps its own.
 fn synthetic(row: &ProcessRow) -> Option<u32> {
-    row.process.map(|process| process.0).filter(|pid| *pid < ProcessId::FIRST_EXEC)
+    row.process.filter(|process| !process.is_exec()).map(|process| process.0)
 }

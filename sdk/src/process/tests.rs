@@ -210,11 +210,29 @@ fn is_in_a_cycle(rows: &[(u32, u32)], pid: u32) -> bool {
 fn d22_a_chain_a_hundred_thousand_deep_overflows_no_stack() {
     const DEEP: u32 = 100_000;
     let forest = forest(table((1..=DEEP).map(|pid| running(pid, pid - 1)).collect()));
-    let (mut depth, mut level) = (0, &forest);
-    while let [node] = &level[..] {
-        (depth, level) = (depth + 1, &node.children);
-    }
-    assert_eq!(depth, DEEP);
+    let [root] = &forest[..] else { panic!("{} roots", forest.len()) };
+    assert!((0..).zip(1..=DEEP).eq(root.walk().map(|(depth, info)| (depth, info.pid))));
+
+    let copy = root.clone();
+    assert!(copy == *root);
+    assert!(format!("{copy:?}").ends_with("})]"));
+    let json = serde_json::to_string(&copy).unwrap();
+    assert_eq!(json.matches("children").count(), DEEP as usize);
+}
+
+#[test]
+fn trees_that_differ_in_shape_alone_are_not_equal() {
+    let child_of = |parent| forest(table(vec![running(1, 0), running(2, 1), running(3, parent)]));
+    let without_parents = |mut forest: Vec<ProcessTreeNode>| {
+        let mut pending: Vec<&mut ProcessTreeNode> = forest.iter_mut().collect();
+        while let Some(node) = pending.pop() {
+            node.info.ppid = 0;
+            pending.extend(&mut node.children);
+        }
+        forest
+    };
+    assert_eq!(without_parents(child_of(1)), without_parents(child_of(1)));
+    assert_ne!(without_parents(child_of(1)), without_parents(child_of(2)));
 }
 
 proptest! {
@@ -224,7 +242,9 @@ proptest! {
     fn every_row_is_in_the_forest_exactly_once(mut rows in vec((0_u32..12, 0_u32..14), 0..24)) {
         let table = table(rows.iter().map(|(pid, ppid)| running(*pid, *ppid)).collect());
         rows.sort_unstable();
-        prop_assert_eq!(flat(&forest(table)), rows);
+        let forest = forest(table);
+        prop_assert_eq!(flat(&forest), rows);
+        prop_assert_eq!(forest.clone(), forest);
     }
 
     #[test]

@@ -1,25 +1,15 @@
-//! The table as a forest, built and dropped without recursion: a guest decides how deep it is.
+//! The table as a forest, built without recursion: a guest decides how deep it is.
+
+mod node;
 
 use std::collections::HashMap;
 
 use agentvm_wire::process::ProcessStatus;
-use serde::{Serialize, Serializer, ser::SerializeStruct as _};
+
+pub use node::ProcessTreeNode;
 
 use super::table::ProcessInfo;
 use crate::{agent_os::AgentOs, error::ClientError};
-
-/// A process and its children, sorted by pid.
-///
-/// Building and dropping one needs no stack however deep a guest makes it; cloning, comparing, printing and serialising
-/// recurse, once per generation.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ProcessTreeNode {
-    /// The process.
-    pub info: ProcessInfo,
-    /// Its children.
-    pub children: Vec<ProcessTreeNode>,
-}
 
 impl AgentOs {
     /// [`AgentOs::all_processes`] as a forest: a process whose parent is unknown, itself or part of a cycle is a root,
@@ -99,39 +89,4 @@ fn top_down(parents: &[Option<usize>]) -> Vec<usize> {
         next += 1;
     }
     order
-}
-
-/// The process's own fields and `children`, flat, as in TypeScript.
-impl Serialize for ProcessTreeNode {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let info = &self.info;
-        let mut node = serializer.serialize_struct("ProcessTreeNode", 16)?;
-        node.serialize_field("pid", &info.pid)?;
-        node.serialize_field("ppid", &info.ppid)?;
-        node.serialize_field("pgid", &info.pgid)?;
-        node.serialize_field("sid", &info.sid)?;
-        node.serialize_field("driver", &info.driver)?;
-        node.serialize_field("command", &info.command)?;
-        node.serialize_field("args", &info.args)?;
-        node.serialize_field("argsTruncated", &info.args_truncated)?;
-        node.serialize_field("cwd", &info.cwd)?;
-        node.serialize_field("status", &info.status)?;
-        node.serialize_field("exitCode", &info.exit_code)?;
-        node.serialize_field("startTime", &info.start_time_ms)?;
-        node.serialize_field("exitTime", &info.exit_time_ms)?;
-        node.serialize_field("rssBytes", &info.rss_bytes)?;
-        node.serialize_field("cpuTimeUs", &info.cpu_time_us)?;
-        node.serialize_field("children", &self.children)?;
-        node.end()
-    }
-}
-
-/// A chain as deep as a guest cares to make it is dropped without recursion.
-impl Drop for ProcessTreeNode {
-    fn drop(&mut self) {
-        let mut pending = std::mem::take(&mut self.children);
-        while let Some(mut node) = pending.pop() {
-            pending.append(&mut node.children);
-        }
-    }
 }

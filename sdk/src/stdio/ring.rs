@@ -42,6 +42,22 @@ pub(crate) enum Read {
     Pending,
 }
 
+/// When bytes came in, and after what else of the same process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Arrival {
+    /// Rises over both outputs of a process.
+    pub(crate) order: u64,
+    /// Wall clock, epoch milliseconds.
+    pub(crate) at_ms: u64,
+}
+
+/// What a ring holds from the mark before up to `until` came in together.
+#[derive(Debug)]
+struct Mark {
+    until: u64,
+    arrival: Arrival,
+}
+
 #[derive(Debug)]
 struct Cursor {
     at: u64,
@@ -59,6 +75,7 @@ enum End {
 #[derive(Debug)]
 pub(crate) struct Ring {
     segments: VecDeque<Vec<u8>>,
+    marks: VecDeque<Mark>,
     start: u64,
     head: u64,
     capacity: u64,
@@ -74,6 +91,7 @@ impl Ring {
     pub(crate) fn new(capacity: u64) -> Self {
         Self {
             segments: VecDeque::new(),
+            marks: VecDeque::new(),
             start: 0,
             head: 0,
             capacity,
@@ -90,6 +108,16 @@ impl Ring {
 
     pub(crate) fn is_open(&self) -> bool {
         self.end == End::Open
+    }
+
+    /// Whether it ended short of what the process wrote.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.end == End::Lost
+    }
+
+    /// Memory it takes: bytes and what is known of their arrival.
+    pub(crate) fn held_bytes(&self) -> u64 {
+        self.head - self.start + (self.marks.len() * size_of::<Mark>()) as u64
     }
 
     /// How far it has come in; `None` once nothing more will.
@@ -109,11 +137,15 @@ impl Ring {
 
     /// Appends, drops the oldest bytes beyond the capacity that no waiting cursor needs, wakes every cursor. Nothing
     /// is appended behind the end.
-    pub(crate) fn push(&mut self, mut bytes: &[u8], wakers: &mut Vec<Waker>) {
-        if !self.is_open() {
+    pub(crate) fn push(&mut self, mut bytes: &[u8], arrival: Arrival, wakers: &mut Vec<Waker>) {
+        if !self.is_open() || bytes.is_empty() {
             return;
         }
         self.head += bytes.len() as u64;
+        match self.marks.back_mut().filter(|mark| mark.arrival == arrival) {
+            Some(mark) => mark.until = self.head,
+            None => self.marks.push_back(Mark { until: self.head, arrival }),
+        }
         while !bytes.is_empty() {
             let room = self.segments.back().map_or(0, |segment| SEGMENT_BYTES - segment.len());
             if room == 0 {
@@ -124,7 +156,7 @@ impl Ring {
             self.segments.back_mut().expect("pushed above").extend_from_slice(now);
             bytes = later;
         }
-        self.evict();
+        self.evict(self.capacity);
         self.wake_all(wakers);
     }
 
@@ -160,7 +192,7 @@ impl Ring {
 
     pub(crate) fn unsubscribe(&mut self, id: CursorId) {
         self.cursors.remove(&id);
-        self.evict();
+        self.evict(self.capacity);
     }
 
     /// What lies at the cursor, up to `limit`; [`Ring::advance`] moves it. A stream that ended before `limit` is
@@ -175,7 +207,7 @@ impl Ring {
         let until = limit.map_or(self.head, |limit| limit.min(self.head));
         if cursor.at < until {
             let at = cursor.at;
-            return Read::Data(self.copy(at, until));
+            return Read::Data(self.copy(at, until, READ_BYTES));
         }
         match self.end {
             _ if limit.is_some_and(|limit| cursor.at >= limit) => Read::End,
@@ -193,7 +225,7 @@ impl Ring {
     pub(crate) fn advance(&mut self, id: CursorId, bytes: usize) {
         if let Some(cursor) = self.cursors.get_mut(&id) {
             cursor.at += bytes as u64;
-            self.evict();
+            self.evict(self.capacity);
         }
     }
 
@@ -206,8 +238,30 @@ impl Ring {
         self.cursors.values().filter(|cursor| cursor.overflow == Overflow::Wait).map(|cursor| cursor.at).min()
     }
 
-    fn copy(&self, at: u64, until: u64) -> Bytes {
-        let wanted = usize::try_from(until - at).map_or(READ_BYTES, |n| n.min(READ_BYTES));
+    /// When what lies at a cursor came in, and up to where it came together. A gap counts to what is behind it.
+    pub(crate) fn arrival(&self, id: CursorId) -> Option<(Arrival, u64)> {
+        let at = self.cursors.get(&id)?.at.max(self.start);
+        let index = self.marks.partition_point(|mark| mark.until <= at);
+        let mark = self.marks.get(index).or(self.marks.back())?;
+        Some((mark.arrival, mark.until))
+    }
+
+    /// Where a cursor stands, if something lies there before `limit`, be it a gap.
+    pub(crate) fn waiting_at(&self, id: CursorId, limit: Option<u64>) -> Option<u64> {
+        let at = self.cursors.get(&id)?.at;
+        let until = limit.map_or(self.head, |limit| limit.min(self.head));
+        (at < until || at < self.start).then_some(at)
+    }
+
+    /// What is held from `offset` on, at most `max_bytes`, and where that begins.
+    pub(crate) fn page(&self, offset: u64, max_bytes: usize) -> (u64, Bytes) {
+        let at = offset.max(self.start);
+        let bytes = if at < self.head { self.copy(at, self.head, max_bytes) } else { Bytes::new() };
+        (at, bytes)
+    }
+
+    fn copy(&self, at: u64, until: u64, max_bytes: usize) -> Bytes {
+        let wanted = usize::try_from(until - at).map_or(max_bytes, |n| n.min(max_bytes));
         let skip = usize::try_from(at - self.start).expect("a ring lies in memory");
         let (mut index, mut offset) = (skip / SEGMENT_BYTES, skip % SEGMENT_BYTES);
         if let Some(part) = self.segments[index].get(offset..offset + wanted) {
@@ -222,14 +276,21 @@ impl Ring {
         bytes.freeze()
     }
 
-    fn evict(&mut self) {
+    /// Drops the oldest bytes until no more than `capacity` is held, but none that a waiting cursor needs, and not the
+    /// newest segment of a stream that goes on: nobody may have had the time to read it.
+    pub(crate) fn evict(&mut self, capacity: u64) {
         let needed = self.slowest_waiting().unwrap_or(u64::MAX);
-        while self.head - self.start > self.capacity
+        while self.held_bytes() > capacity
+            && (self.segments.len() > 1 || !self.is_open())
             && let Some(first) = self.segments.front()
             && self.start + first.len() as u64 <= needed
         {
             self.start += first.len() as u64;
             self.segments.pop_front();
+            // The last mark stays, to tell when a gap at the end came about.
+            while self.marks.len() > 1 && self.marks[0].until <= self.start {
+                self.marks.pop_front();
+            }
         }
     }
 }

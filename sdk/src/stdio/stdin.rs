@@ -106,6 +106,18 @@ impl StdinQueue {
         Ok(())
     }
 
+    /// Takes the bytes whole, once they fit or nothing is queued.
+    pub(crate) fn poll_write_all(
+        &mut self,
+        cx: &mut Context<'_>,
+        bytes: &Bytes,
+    ) -> Poll<Result<(), ClientError>> {
+        match self.write(bytes.clone()) {
+            Err(ClientError::StdinFull { .. }) => self.wait_for_room(cx),
+            written => Poll::Ready(written),
+        }
+    }
+
     /// Takes as much as there is room for, at least one byte.
     pub(crate) fn poll_write(
         &mut self,
@@ -114,13 +126,17 @@ impl StdinQueue {
     ) -> Poll<Result<usize, ClientError>> {
         let room = self.limit.saturating_sub(self.queued);
         if self.state == State::Open && room == 0 && self.queued > 0 && !bytes.is_empty() {
-            if !self.waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
-                self.waiting.push(cx.waker().clone());
-            }
-            return Poll::Pending;
+            return self.wait_for_room(cx);
         }
         let taken = usize::try_from(room.max(1)).map_or(bytes.len(), |room| room.min(bytes.len()));
         Poll::Ready(self.write(Bytes::copy_from_slice(&bytes[..taken])).map(|()| taken))
+    }
+
+    fn wait_for_room<T>(&mut self, cx: &mut Context<'_>) -> Poll<T> {
+        if !self.waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
+            self.waiting.push(cx.waker().clone());
+        }
+        Poll::Pending
     }
 
     /// The end comes after everything written before; a second close is harmless.

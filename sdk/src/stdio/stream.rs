@@ -8,10 +8,11 @@ use std::{
 
 use bytes::Bytes;
 use futures_core::Stream;
-use tokio::task::coop::poll_proceed;
+use tokio::{io::AsyncRead, task::coop::poll_proceed};
 
 use super::{
     OutputFrom, OutputStream,
+    reader::Reader,
     ring::{CursorId, Overflow, Read},
 };
 use crate::process::entry::Entry;
@@ -74,6 +75,27 @@ impl ByteStream {
             }
         }
         Ok(all)
+    }
+
+    /// The stream as a reader. Bytes that are missing are an error of kind `Other` that holds an
+    /// [`OutputGap`](crate::OutputGap), once; a lost stream is `UnexpectedEof` for good, never an end.
+    ///
+    /// ```no_run
+    /// # async fn example(process: agentvm_sdk::Process) -> std::io::Result<()> {
+    /// use tokio::io::{AsyncBufReadExt, BufReader};
+    ///
+    /// let mut lines = BufReader::new(process.stdout().into_async_read()).lines();
+    /// while let Some(line) = lines.next_line().await? {
+    ///     println!("{line}");
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub fn into_async_read(self) -> impl AsyncRead + Send + Unpin + use<> {
+        Reader(self)
+    }
+
+    pub(super) fn is_lost(&self) -> bool {
+        self.failed
     }
 
     fn poll_output(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Output, StreamLost>>> {

@@ -13,11 +13,14 @@ use bytes::Bytes;
 use proptest::{collection::vec, prelude::*};
 
 use super::{
-    ring::{CursorId, Overflow, Read, Ring},
+    ring::{Arrival, CursorId, Overflow, Read, Ring},
     stdin::{StdinChunk, StdinQueue},
 };
 use crate::error::ClientError;
 
+const AT_ONCE: Arrival = Arrival { order: 0, at_ms: 0 };
+/// What a ring takes for each arrival that it can tell from the one before.
+const MARK: u64 = 32;
 const CAPACITY: u64 = 40_000;
 const SEGMENT: u64 = 16 << 10;
 /// The most that one read gives.
@@ -29,7 +32,8 @@ fn pattern(offset: u64, len: u64) -> Vec<u8> {
 
 #[derive(Debug, Clone)]
 enum Step {
-    Push(u64),
+    /// How many bytes, and whether they come in apart from those before.
+    Push(u64, bool),
     /// At this part of the way from 0 to the head and half as far again.
     Subscribe(f64, Overflow),
     /// With which cursor, up to which part of the stream, and which part of what it got it takes.
@@ -43,7 +47,7 @@ fn step() -> impl Strategy<Value = Step> {
     let part = || 0.0..1.5;
     let overflow = prop_oneof![Just(Overflow::DropOldest), Just(Overflow::Wait)];
     prop_oneof![
-        8 => (0_u64..30_000).prop_map(Step::Push),
+        8 => (0_u64..30_000, any::<bool>()).prop_map(|(len, apart)| Step::Push(len, apart)),
         3 => (part(), overflow).prop_map(|(at, overflow)| Step::Subscribe(at, overflow)),
         8 => (any::<usize>(), proptest::option::of(part()), 0.0..=1.0)
             .prop_map(|(cursor, limit, taken)| Step::Read(cursor, limit, taken)),
@@ -59,6 +63,8 @@ struct Model {
     head: u64,
     end: Option<Read>,
     cursors: Vec<Subscriber>,
+    /// Up to where the stream went with each arrival, by its order.
+    arrived: Vec<u64>,
 }
 
 struct Subscriber {
@@ -81,14 +87,19 @@ fn part_of(whole: u64, part: f64) -> u64 {
 
 impl Model {
     fn new() -> Self {
-        Self { ring: Ring::new(CAPACITY), head: 0, end: None, cursors: Vec::new() }
+        Self { ring: Ring::new(CAPACITY), head: 0, end: None, cursors: Vec::new(), arrived: Vec::new() }
     }
 
     fn play(&mut self, step: &Step) {
         match *step {
-            Step::Push(len) => {
-                self.ring.push(&pattern(self.head, len), &mut Vec::new());
+            Step::Push(len, apart) => {
+                if apart || self.arrived.is_empty() {
+                    self.arrived.push(self.head);
+                }
+                let arrival = Arrival { order: self.arrived.len() as u64, at_ms: 0 };
+                self.ring.push(&pattern(self.head, len), arrival, &mut Vec::new());
                 self.head += if self.end.is_none() { len } else { 0 };
+                *self.arrived.last_mut().unwrap() = self.head;
             }
             Step::Subscribe(part, overflow) => {
                 let at = part_of(self.head, part);
@@ -121,7 +132,13 @@ impl Model {
         let start = self.start();
         let until = limit.unwrap_or(u64::MAX).min(self.head);
         let cursor = &mut self.cursors[index];
+        let arrival = self.ring.arrival(cursor.id);
         let found = self.ring.read(cursor.id, limit, Waker::noop());
+        let order = self.arrived.partition_point(|until| *until <= cursor.at.max(start));
+        if let Some(until) = self.arrived.get(order) {
+            let expected = Arrival { order: order as u64 + 1, at_ms: 0 };
+            assert_eq!(arrival, Some((expected, *until)));
+        }
         if cursor.at < start {
             assert!(!(cursor.waits && cursor.whole), "a waiting subscriber loses nothing");
             assert_eq!(found, Read::Gap(start - cursor.at));
@@ -162,8 +179,10 @@ impl Model {
 
         let start = self.start();
         let retained = self.head - start;
+        let marks = self.arrived.iter().filter(|until| **until > start).count() as u64 * MARK;
         assert!(retained <= CAPACITY || waiting.is_some_and(|at| at < start + SEGMENT), "{retained} bytes");
-        assert!(start == 0 || retained > CAPACITY - SEGMENT, "only {retained} bytes are retained");
+        let least = CAPACITY - SEGMENT - marks - MARK;
+        assert!(start == 0 || retained > least, "only {retained} bytes are retained");
     }
 }
 
@@ -314,6 +333,21 @@ fn a_queue_without_any_room_of_its_own_still_passes_one_byte_at_a_time() {
 }
 
 #[test]
+fn a_ring_that_is_short_of_room_drops_what_nobody_waits_for_and_keeps_the_newest() {
+    let mut ring = Ring::new(CAPACITY);
+    let waiting = ring.subscribe(SEGMENT, Overflow::Wait);
+    ring.push(&pattern(0, 2 * SEGMENT + 5), AT_ONCE, &mut Vec::new());
+    ring.evict(0);
+    assert_eq!(ring.page(0, 1).0, SEGMENT, "a waiting subscriber needs the rest");
+    ring.unsubscribe(waiting);
+    ring.evict(0);
+    assert_eq!(ring.page(0, 9), (2 * SEGMENT, pattern(2 * SEGMENT, 5).into()));
+    ring.finish(&mut Vec::new());
+    ring.evict(0);
+    assert_eq!(ring.page(0, 9), (2 * SEGMENT + 5, Bytes::new()));
+}
+
+#[test]
 fn every_subscriber_that_waits_is_woken_by_data_and_by_the_end() {
     let mut ring = Ring::new(CAPACITY);
     let cursors = [Overflow::DropOldest, Overflow::Wait].map(|overflow| ring.subscribe(0, overflow));
@@ -321,7 +355,7 @@ fn every_subscriber_that_waits_is_woken_by_data_and_by_the_end() {
     for cursor in cursors {
         assert_eq!(ring.read(cursor, None, Waker::noop()), Read::Pending);
     }
-    ring.push(b"x", &mut wakers);
+    ring.push(b"x", AT_ONCE, &mut wakers);
     assert_eq!(wakers.len(), 2);
     for cursor in cursors {
         ring.advance(cursor, 1);

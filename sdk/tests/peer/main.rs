@@ -11,6 +11,7 @@ mod exec;
 mod exit;
 mod guest;
 mod loss;
+mod reading;
 mod registry;
 mod scene;
 mod sidecar;

@@ -1,8 +1,10 @@
 //! Standard input: one ordered queue per process, bounded, within the peer's credit.
 
 use agentvm_sdk::{
-    AgentOs, ClientError, ExecOptions, OutputFrom, OutputStream, Overflow, ProcessLimits, SpawnOptions,
+    AgentOs, ClientError, ExecOptions, OutputFrom, OutputStream, Overflow, Process, ProcessLimits,
+    SpawnOptions,
 };
+use futures_util::FutureExt as _;
 use tokio::{io::AsyncWriteExt as _, join};
 
 use crate::{
@@ -216,5 +218,59 @@ fn a_write_that_races_with_the_frame_before_it_is_never_left_lying() {
         );
         written.unwrap();
         assert!(heard == input);
+    });
+}
+
+/// A process with the whole window of its standard input used up: what is written now stays queued.
+async fn with_a_full_window(vm: &AgentOs, peer: &mut Peer) -> (Process, Guest) {
+    let (process, guest) = started(vm, peer).await;
+    process.write_stdin(vec![0; 256 << 10]).unwrap();
+    let mut received = 0;
+    while received < WINDOW {
+        received += peer.hears_stdin(&guest).await.1.len() as u64;
+    }
+    (process, guest)
+}
+
+#[test]
+fn writes_that_wait_for_room_go_through_whole_and_in_turn() {
+    scene_with(limits(100), async |vm, peer| {
+        let (process, guest) = with_a_full_window(&vm, peer).await;
+        process.write_stdin(vec![1; 80]).unwrap();
+        let (first, second, third, ()) = join!(
+            vm.write_process_stdin_all(process.pid(), vec![2; 90]),
+            process.write_stdin_all(vec![3; 500]),
+            process.write_stdin_all(vec![4; 5]),
+            async {
+                peer.grants(guest.stdin(), WINDOW, 2 * WINDOW).await;
+                let mut heard = Vec::new();
+                while heard.len() < 675 {
+                    heard.extend(peer.hears_stdin(&guest).await.1);
+                }
+                assert_eq!(heard, [vec![1; 80], vec![2; 90], vec![3; 500], vec![4; 5]].concat());
+            }
+        );
+        for written in [first, second, third] {
+            written.unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_write_that_waits_for_room_is_taken_whole_or_not_at_all() {
+    scene_with(limits(100), async |vm, peer| {
+        let (process, guest) = with_a_full_window(&vm, peer).await;
+        process.write_stdin(vec![1; 100]).unwrap();
+        assert!(process.write_stdin_all(vec![2; 50]).now_or_never().is_none(), "there is no room");
+        process.close_stdin();
+        peer.grants(guest.stdin(), WINDOW, 2 * WINDOW).await;
+        assert_eq!(peer.hears_stdin(&guest).await, (WINDOW, vec![1; 100], true));
+
+        let (process, guest) = with_a_full_window(&vm, peer).await;
+        process.write_stdin(vec![1; 100]).unwrap();
+        let (written, ()) = join!(process.write_stdin_all(vec![2; 50]), peer.exits(&guest, 0));
+        assert!(matches!(written, Err(ClientError::StdinClosed)), "{written:?}");
+        let late = vm.write_process_stdin_all(process.pid(), "x").await;
+        assert!(matches!(late, Err(ClientError::StdinClosed)), "{late:?}");
     });
 }

@@ -10,14 +10,14 @@ mod spec;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use agentvm_wire::id::ProcessId;
+use agentvm_wire::{id::ProcessId, process::SignalTarget};
 use rustix::io::Errno;
 
 pub(crate) use connection::Connection;
 pub use listing::{ListError, Listing};
 pub use spec::{StartSpec, Stdio};
 
-use super::messages::{Exit, Reply, Request, SignalTarget, StartStep};
+use super::messages::{Exit, Reply, Request, StartStep};
 
 /// Sends requests to one VM's init. Cheap to clone; all clones keep one order.
 #[derive(Debug, Clone)]

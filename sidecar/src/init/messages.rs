@@ -1,6 +1,6 @@
 //! What sidecar and init say to each other. Everything that a guest chose is bytes.
 
-use agentvm_wire::id::ProcessId;
+use agentvm_wire::{id::ProcessId, process::SignalTarget};
 use serde::{Deserialize, Serialize};
 
 use crate::isolation::Fault;
@@ -86,17 +86,6 @@ pub(crate) enum Stream {
     Passed,
     /// Where standard output goes.
     ToStdout,
-}
-
-/// How far a signal goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum SignalTarget {
-    /// The process alone.
-    Process,
-    /// Its process group.
-    Group,
-    /// It and all its descendants, whatever they did to leave its group or session.
-    Tree,
 }
 
 /// From init to the sidecar.

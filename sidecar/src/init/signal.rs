@@ -1,9 +1,9 @@
 //! Signalling a started process, its group or its tree.
 
-use agentvm_wire::id::ProcessId;
+use agentvm_wire::{id::ProcessId, process::SignalTarget};
 use rustix::process::{Signal, kill_process, kill_process_group};
 
-use super::messages::{Reply, SignalTarget};
+use super::messages::Reply;
 use super::server::{Gone, Server};
 use super::table::{HeldSignal, Stage};
 

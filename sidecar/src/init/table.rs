@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::OwnedFd;
 use std::time::Instant;
 
-use agentvm_wire::id::ProcessId;
+use agentvm_wire::{id::ProcessId, process::SignalTarget};
 use rustix::process::Pid;
 
-use super::messages::{SignalTarget, Start};
+use super::messages::Start;
 use crate::packet::Packet;
 
 /// Inode of the UTS namespace that a started process and all its descendants share, and nobody else: none of them

@@ -37,10 +37,9 @@ pub(super) struct Exited {
 
 impl Exited {
     pub(super) fn keep(&mut self, process: &Process, exited: &ProcessExited) {
-        if process.id.0 < ProcessId::FIRST_EXEC {
-            push(&mut self.rows, process.exited_row(exited));
-        } else {
-            push(&mut self.execs, process.id);
+        match process.exited_row(exited) {
+            Some(row) => push(&mut self.rows, row),
+            None => push(&mut self.execs, process.id),
         }
     }
 

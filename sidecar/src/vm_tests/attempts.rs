@@ -1,10 +1,11 @@
 //! What a guest tries and what it must get; `E` numbers are those of the project's list of escape attempts. Each is
 //! tried as `agentos` and as root of the VM. Positive controls belong to the attacker program that runs the whole list.
 
+use agentvm_wire::process::SignalTarget;
 use agentvm_wire::vm::VmConfig;
 
 use super::harness::{Vm, root};
-use crate::init::{Event, SignalTarget};
+use crate::init::Event;
 
 /// Runs Python expressions in the VM and asserts what each gives: `ok` or the name of an errno.
 fn attempt(vm: &mut Vm, attempts: &[(&str, String, &str)]) {

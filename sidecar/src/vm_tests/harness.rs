@@ -1,12 +1,13 @@
 //! A VM for one test: boots it, runs scripts in it, and after the test checks that nothing of it is left.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
 use std::io::Read as _;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use agentvm_wire::id::{ProcessId, VmId};
+use agentvm_wire::process::SignalTarget;
 use agentvm_wire::vm::{VmConfig, VmUser};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{Gid, Uid, fchown};
@@ -14,7 +15,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::time::Timespec;
 use tokio::runtime::Runtime;
 
-use crate::init::{Event, ListError, Listing, Row, SignalTarget, StartSpec, Stdio};
+use crate::init::{Event, ListError, Listing, Row, StartSpec, Stdio};
 use crate::zygote::{Booted, Zygote};
 
 /// How long anything may take before a test gives up on it.
@@ -47,6 +48,8 @@ impl Host {
 pub(super) struct Vm {
     pub(super) booted: Booted,
     next: u32,
+    /// Events that came while another was awaited.
+    kept: VecDeque<Event>,
     ended: bool,
     // Dropped last: the zygote is asked for its children before.
     host: Host,
@@ -71,7 +74,7 @@ impl Vm {
     pub(super) fn with(config: &VmConfig) -> Self {
         let host = Host::new();
         let booted = host.boot(config);
-        Self { booted, next: 1, ended: false, host }
+        Self { booted, next: 1, kept: VecDeque::new(), ended: false, host }
     }
 
     pub(super) fn zygote(&self) -> &Zygote {
@@ -88,8 +91,12 @@ impl Vm {
         ProcessId(self.next)
     }
 
-    /// The next event that is not about signals.
+    /// The next event.
     pub(super) fn event(&mut self) -> Event {
+        self.kept.pop_front().unwrap_or_else(|| self.new_event())
+    }
+
+    fn new_event(&mut self) -> Event {
         let event = self.host.run(self.booted.events.next());
         self.ended |= event == Event::Ended;
         event
@@ -115,9 +122,21 @@ impl Vm {
     pub(super) fn start(&mut self, command: &str, args: &[&str]) -> ProcessId {
         let (id, spec) = (self.id(), self.spec(command, args));
         self.booted.commands.start(id, spec);
-        match self.event() {
-            Event::Started { process, .. } if process == id => id,
-            other => panic!("expected {id} to start, got {other:?}"),
+        self.await_start(id);
+        id
+    }
+
+    /// Waits until a process runs; what is told of others before, as nothing forbids, stays to be read.
+    fn await_start(&mut self, id: ProcessId) {
+        loop {
+            match self.new_event() {
+                Event::Started { process, .. } if process == id => return,
+                Event::StartFailed { process, step, errno } if process == id => {
+                    panic!("{id} failed at {step:?} with {errno}")
+                }
+                Event::Ended => panic!("the VM ended before {id} ran"),
+                other => self.kept.push_back(other),
+            }
         }
     }
 
@@ -209,7 +228,7 @@ impl Vm {
         let id = self.id();
         let spec = StartSpec { stdout: Stdio::Fd(write), ..self.spec("/bin/sh", &["-c", script]) };
         self.booted.commands.start(id, spec);
-        assert!(matches!(self.event(), Event::Started { .. }));
+        self.await_start(id);
         (id, first_line(&read))
     }
 

@@ -3,7 +3,9 @@
 use rustix::io::Errno;
 
 use super::harness::{Done, Vm};
-use crate::init::{Event, SignalTarget, StartSpec, StartStep, Stdio};
+use agentvm_wire::process::SignalTarget;
+
+use crate::init::{Event, StartSpec, StartStep, Stdio};
 
 fn failure(vm: &mut Vm, spec: StartSpec) -> (StartStep, Errno) {
     let id = vm.id();

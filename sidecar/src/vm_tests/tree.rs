@@ -2,10 +2,11 @@
 
 use std::time::{Duration, Instant};
 
+use agentvm_wire::process::SignalTarget;
 use agentvm_wire::vm::{VmConfig, VmLimits};
 
 use super::harness::{Vm, root};
-use crate::init::{Event, SignalTarget};
+use crate::init::Event;
 
 /// Names of everything that runs beside init.
 fn running(vm: &mut Vm) -> Vec<String> {

@@ -30,28 +30,6 @@ const EXIT_LIMIT: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 #[error("cannot prepare VMs: {}", Description(.0))]
 pub struct StartError(pub(crate) Fault);
 
-impl StartError {
-    /// The step that failed.
-    pub fn step(&self) -> Step {
-        self.0.step
-    }
-
-    /// Why, as a Linux errno.
-    pub fn errno(&self) -> i32 {
-        self.0.errno
-    }
-
-    /// The path it was about.
-    pub fn path(&self) -> Option<&str> {
-        self.0.path.as_deref()
-    }
-
-    /// What would help, where that is known.
-    pub fn hint(&self) -> Option<&'static str> {
-        self.0.hint()
-    }
-}
-
 /// The running zygote.
 #[derive(Debug)]
 pub(super) struct Process {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{Execute, OutputMode, StdinMode};
 use crate::{
-    bytes64::Bytes64,
+    bytes64,
     error::{Code, Rejection},
 };
 
@@ -48,15 +48,10 @@ impl Execute {
     }
 
     fn validate_strings(&self) -> Result<(), Rejection> {
-        let command = bytes(&self.command, self.command_b64.as_ref());
-        let args: Vec<&[u8]> = match &self.args_b64 {
-            Some(list) => list.iter().map(|arg| &*arg.0).collect(),
-            None => self.args.iter().map(String::as_bytes).collect(),
-        };
-        let cwd = self.cwd.as_deref().map(|cwd| bytes(cwd, self.cwd_b64.as_ref()));
-        let named = std::iter::once(("command", command)).chain(args.iter().map(|arg| ("args", *arg)));
+        let args = self.args_bytes().map(|arg| ("args", arg));
+        let cwd = self.cwd.as_deref().map(|cwd| ("cwd", bytes64::view(cwd, self.cwd_b64.as_ref())));
         let mut total = 0;
-        for (field, string) in named.chain(cwd.map(|cwd| ("cwd", cwd))) {
+        for (field, string) in std::iter::once(("command", self.command_bytes())).chain(args).chain(cwd) {
             if string.contains(&0) {
                 return Err(Rejection::invalid(field, format!("{field} contains NUL")));
             }
@@ -87,10 +82,6 @@ pub(crate) fn validate_env(env: &BTreeMap<String, String>) -> Result<(), Rejecti
 /// What variables add to the total.
 fn env_bytes(env: &BTreeMap<String, String>) -> Result<u64, Rejection> {
     env.iter().map(|(key, value)| check_string("env", key.len() + 1 + value.len())).sum()
-}
-
-fn bytes<'a>(text: &'a str, b64: Option<&'a Bytes64>) -> &'a [u8] {
-    b64.map_or(text.as_bytes(), |bytes| &bytes.0)
 }
 
 /// What a string adds to the total: its bytes, its NUL and its pointer.

@@ -12,8 +12,13 @@ use crate::{
     process::{
         exit::Outcome,
         lifecycle::{Event, Lifecycle, Progress},
+        retained::Retained,
     },
-    stdio::{OutputStream, ring::Ring, stdin::StdinQueue},
+    stdio::{
+        OutputStream,
+        ring::{Arrival, Ring},
+        stdin::StdinQueue,
+    },
 };
 
 #[derive(Debug)]
@@ -23,6 +28,10 @@ pub(super) struct State {
     pub(super) failure: Option<ClientError>,
     stdout: Option<Output>,
     stderr: Option<Output>,
+    /// What the outputs hold, as last counted in the VM's sum.
+    held: u64,
+    /// The last that came in.
+    arrived: Option<(OutputStream, Arrival)>,
     pub(super) stdin: StdinQueue,
     /// Signals sent and not yet answered: the same one again changes nothing.
     pub(super) signals: Vec<(String, SignalTarget)>,
@@ -42,6 +51,8 @@ pub(super) struct Effects {
     pub(super) wakers: Vec<Waker>,
     pub(super) consumed: Vec<(StreamId, u64)>,
     pub(super) outcome: Option<Outcome>,
+    /// The VM's processes hold more than they may.
+    pub(super) too_much: bool,
 }
 
 impl State {
@@ -55,6 +66,8 @@ impl State {
             failure: None,
             stdout: output(streams.stdout),
             stderr: output(streams.stderr),
+            held: 0,
+            arrived: None,
             stdin: streams.stdin.map_or_else(StdinQueue::closed, |_| StdinQueue::new(stdin_bytes)),
             signals: Vec::new(),
         }
@@ -67,7 +80,22 @@ impl State {
         }
     }
 
-    fn outputs(&mut self) -> impl Iterator<Item = &mut Output> {
+    /// Takes in what the process wrote, behind everything before it.
+    pub(super) fn push(&mut self, which: OutputStream, bytes: &[u8], effects: &mut Effects) {
+        let at_ms = crate::now_ms();
+        let arrival = match self.arrived {
+            // Bytes of one stream and one millisecond came in together.
+            Some((stream, arrival)) if stream == which && arrival.at_ms == at_ms => arrival,
+            Some((_, Arrival { order, .. })) => Arrival { order: order + 1, at_ms },
+            None => Arrival { order: 0, at_ms },
+        };
+        self.arrived = Some((which, arrival));
+        if let Some(output) = self.output(which) {
+            output.ring.push(bytes, arrival, &mut effects.wakers);
+        }
+    }
+
+    pub(super) fn outputs(&mut self) -> impl Iterator<Item = &mut Output> {
         self.stdout.iter_mut().chain(self.stderr.iter_mut())
     }
 
@@ -107,5 +135,16 @@ impl State {
                 effects.consumed.push((output.stream, consumed));
             }
         }
+    }
+
+    /// Counts what the outputs hold now in the VM's sum; whether that is too much.
+    pub(super) fn account(&mut self, retained: &Retained) -> bool {
+        let before = self.held;
+        self.held = self.outputs().map(|output| output.ring.held_bytes()).sum();
+        self.held != before && retained.change(before, self.held)
+    }
+
+    pub(super) fn give_back(&mut self, retained: &Retained) {
+        retained.change(std::mem::take(&mut self.held), 0);
     }
 }
