@@ -41,8 +41,8 @@ impl Target {
         }
     }
 
-    /// By how much a scenario's limit is stretched: Node takes its time to start, and the first command of a VM compiles the shell in some, which takes
-    /// seconds.
+    /// By how much a scenario's limit is stretched: Node takes its time to start, and in some the first command of a VM
+    /// compiles the shell, which takes seconds.
     pub fn patience(self) -> u32 {
         match self {
             Self::Rust => 1,

@@ -70,9 +70,9 @@ async fn the_farewell_reaches_a_client_that_is_still_writing() {
     let link = Link::new(Limits::default());
     let mut handler = Answers(&link);
     let says = async move {
-        // A masked binary frame of 64 KiB, all zeros.
-        client.write_all(&[0x82, 0xfe, 0xff, 0xff, 0, 0, 0, 0]).await.unwrap();
-        client.write_all(&[0; 0xffff]).await.unwrap();
+        // A masked binary frame of 1 MiB, all zeros: more than the sockets hold.
+        client.write_all(&[0x82, 0xff, 0, 0, 0, 0, 0, 0x10, 0, 0, 0, 0, 0, 0]).await.unwrap();
+        client.write_all(&vec![0; 1 << 20]).await.expect("the sidecar still reads");
         let mut heard = Vec::new();
         client.read_to_end(&mut heard).await.map(|_| heard)
     };
