@@ -1,7 +1,7 @@
 //! The link to a sidecar: one connection, shared by every VM and every process of it.
 //!
-//! Any thread may post to it: it takes the lock, tells the connection core what to send and wakes the driver, which
-//! lives on a thread of its own (`driver`). No lock is held across an await, and no queue stands between: what waits
+//! Any thread may post to it: it takes the lock, tells the connection core what to send, and writes it if the socket
+//! takes it at once (`writer`) or wakes the driver, which lives on a thread of its own (`driver`). No lock is held across an await, and no queue stands between: what waits
 //! to be sent is state (requests are counted, credit and signals coalesced, stdin bounded per process). Where both are
 //! taken, the link's lock comes before an entry's.
 //!
@@ -10,6 +10,7 @@
 mod driver;
 mod incoming;
 mod requests;
+mod writer;
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -32,6 +33,7 @@ use tokio::sync::{Notify, oneshot};
 
 pub(crate) use driver::{Driver, start};
 pub(crate) use requests::WantedStreams;
+use writer::Writer;
 
 use crate::{
     config::ProcessLimits,
@@ -45,7 +47,8 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Link {
     core: Mutex<Core>,
-    /// Wakes the writer: one permit, so a wake-up is never lost and never piles up.
+    writer: Writer,
+    /// Wakes the driver's writing: one permit, so a wake-up is never lost and never piles up.
     wake: Notify,
     /// Tells the driver that nobody needs the link any more; kept until it looks.
     closing: Notify,
@@ -101,7 +104,13 @@ impl Link {
             ended: None,
             closing: false,
         };
-        Self { core: Mutex::new(core), wake: Notify::new(), closing: Notify::new(), pid: OnceLock::new() }
+        Self {
+            core: Mutex::new(core),
+            writer: Writer::default(),
+            wake: Notify::new(),
+            closing: Notify::new(),
+            pid: OnceLock::new(),
+        }
     }
 
     pub(crate) fn pid(&self) -> Option<u32> {

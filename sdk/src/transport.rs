@@ -20,7 +20,8 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
 /// Opens a byte stream to a running sidecar; the SDK speaks WebSocket over it.
 ///
 /// For sidecars reached in a way of your own (through SSH, a proxy, a test). `connect` runs on the connection's own
-/// current-thread runtime, with time and I/O enabled.
+/// current-thread runtime, with time and I/O enabled. The stream is polled within that runtime too, mostly on its thread,
+/// and to write also on a thread that calls the SDK, so no poll may block.
 #[async_trait::async_trait]
 pub trait Transport: Send + Sync + fmt::Debug {
     /// Opens the stream; called once per [`Sidecar`](crate::Sidecar).

@@ -121,9 +121,13 @@ impl Admission {
     }
 }
 
-/// Serves one client to its end: returns once every VM of it is gone.
-pub(crate) async fn serve<S>(zygote: Zygote, socket: WebSocketStream<S>, admission: Admission)
-where
+/// Serves one client to its end, or until `leave`: returns once every VM of it is gone.
+pub(crate) async fn serve<S>(
+    zygote: Zygote,
+    socket: WebSocketStream<S>,
+    admission: Admission,
+    leave: CancellationToken,
+) where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let link = Arc::new(Link::new(Limits::default()));
@@ -140,7 +144,7 @@ where
     let mut handler = Requests { session: session.clone(), orders, admission: admission.clone() };
     {
         let mut overdue = std::pin::pin!(admission.overdue(&link));
-        let mut connection = std::pin::pin!(link::drive(&link, socket, &mut handler));
+        let mut connection = std::pin::pin!(link::drive(&link, socket, &mut handler, &leave));
         let ended = loop {
             tokio::select! {
                 ended = &mut connection => break ended,

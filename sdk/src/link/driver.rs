@@ -10,10 +10,8 @@ use agentvm_wire::{
     connection::Violation,
     message::{Request, Response, Scope},
     session::{BUILD, Hello, PROTOCOL, Peer, SUBPROTOCOL},
-    stdio::{CHUNK_BYTES, HEADER_BYTES},
 };
-use bytes::{BufMut as _, BytesMut};
-use futures_util::{FutureExt as _, Sink, SinkExt as _, Stream, StreamExt as _};
+use futures_util::{FutureExt as _, Stream, StreamExt as _};
 use tokio::{
     sync::oneshot,
     time::{sleep, timeout},
@@ -26,7 +24,10 @@ use tokio_tungstenite::{
     },
 };
 
-use super::{Link, Outgoing};
+use super::{
+    Link,
+    writer::{Batch, Opened},
+};
 use crate::{
     error::ClientError,
     sidecar::launch::Launched,
@@ -36,7 +37,7 @@ use crate::{
 /// How long the WebSocket handshake and `hello` may take, each.
 const GREETING_LIMIT: Duration = Duration::from_secs(10);
 /// How long the last words may take: ours to leave, and the sidecar's to be read once writing has failed.
-const CLOSE_LIMIT: Duration = Duration::from_secs(1);
+pub(super) const CLOSE_LIMIT: Duration = Duration::from_secs(1);
 /// Twice the largest message the sidecar may send: anything above is not read.
 const MAX_MESSAGE_BYTES: usize = 32 << 20;
 /// Bytes asked of the socket at once. Each read clears that much memory first.
@@ -138,11 +139,12 @@ async fn session(
         Ok(Err(error)) => return websocket_error("WebSocket handshake failed", error),
         Err(_) => return ClientError::disconnected("no WebSocket handshake within 10 s"),
     };
-    let (mut sink, stream) = socket.split();
+    let (sink, stream) = socket.split();
+    let writer = link.writer.open(sink);
     let mut greeting = pin!(greet(link, token, ready).fuse());
     let end = tokio::select! {
         end = read(link, stream) => end,
-        end = write(link, &mut sink) => end,
+        end = write(link, &writer) => end,
         Err(error) = &mut greeting => End::Cause(error),
     };
     // A sidecar that turns a client away says why, and closes in the same breath.
@@ -151,11 +153,13 @@ async fn session(
     }
     match end {
         End::Cause(cause) => cause,
+        End::Close => {
+            writer.close(CloseFrame { code: 1000.into(), reason: "done".into() }).await;
+            ClientError::Disposed
+        }
         End::Violation(violation) => {
             let reason = violation.reason.as_str().into();
-            let close = CloseFrame { code: violation.close_code.into(), reason };
-            // A peer that broke the protocol may not read either.
-            let _ = timeout(CLOSE_LIMIT, sink.send(Message::Close(Some(close)))).await;
+            writer.close(CloseFrame { code: violation.close_code.into(), reason }).await;
             ClientError::disconnected(format!("sidecar broke the protocol: {violation}"))
         }
     }
@@ -164,6 +168,8 @@ async fn session(
 /// Why reading or writing came to an end.
 enum End {
     Cause(ClientError),
+    /// Nobody needs the session any more, and all is said.
+    Close,
     Violation(Violation),
 }
 
@@ -226,12 +232,12 @@ async fn read(
     }
 }
 
-async fn write(link: &Link, sink: &mut (impl Sink<Message, Error = tungstenite::Error> + Unpin)) -> End {
+async fn write(link: &Link, writer: &Opened<'_>) -> End {
     loop {
-        match write_batch(link, sink).await {
-            Ok(Written::Nothing) => link.wake.notified().await,
-            Ok(Written::Some) => {}
-            Ok(Written::Close) => return End::Cause(ClientError::Disposed),
+        match writer.batch(link).await {
+            Ok(Batch::Empty) => link.wake.notified().await,
+            Ok(Batch::Sent) => {}
+            Ok(Batch::Close) => return End::Close,
             Err(error) => {
                 // What the peer still said before it went, above all why, is the reader's to find.
                 tracing::debug!(%error, "writing to the sidecar failed");
@@ -240,48 +246,6 @@ async fn write(link: &Link, sink: &mut (impl Sink<Message, Error = tungstenite::
             }
         }
     }
-}
-
-/// What a batch held.
-enum Written {
-    Nothing,
-    Some,
-    Close,
-}
-
-/// Sends what there is to send, up to about a chunk, in one write. No more is chosen before it is in the socket, so
-/// control never waits behind more than one batch.
-async fn write_batch(
-    link: &Link,
-    sink: &mut (impl Sink<Message, Error = tungstenite::Error> + Unpin),
-) -> Result<Written, tungstenite::Error> {
-    let mut batch = 0;
-    while batch < CHUNK_BYTES
-        && let Some(outgoing) = link.next_outgoing()
-    {
-        let message = match outgoing {
-            Outgoing::Control(text) => Message::text(text),
-            Outgoing::Stdin(header, bytes) => {
-                let mut message = BytesMut::with_capacity(HEADER_BYTES + bytes.len());
-                message.put_slice(&header.encode());
-                message.put_slice(&bytes);
-                Message::Binary(message.freeze())
-            }
-            Outgoing::Close => {
-                let close = CloseFrame { code: 1000.into(), reason: "done".into() };
-                // A sidecar that does not read is ended otherwise.
-                let _ = timeout(CLOSE_LIMIT, sink.send(Message::Close(Some(close)))).await;
-                return Ok(Written::Close);
-            }
-        };
-        batch += message.len();
-        sink.feed(message).await?;
-    }
-    if batch == 0 {
-        return Ok(Written::Nothing);
-    }
-    sink.flush().await?;
-    Ok(Written::Some)
 }
 
 fn closed(frame: Option<CloseFrame>) -> ClientError {

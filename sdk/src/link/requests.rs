@@ -55,7 +55,7 @@ impl Link {
         let id = core.connection.request(scope, request).map_err(ClientError::Rejected)?;
         core.waiters.insert(id, waiter);
         drop(core);
-        self.wake.notify_one();
+        self.send();
         Ok(())
     }
 
@@ -118,7 +118,7 @@ impl Link {
         }
         core.waiters.insert(id, Waiter::Start(entry.clone()));
         drop(guard);
-        self.wake.notify_one();
+        self.send();
         Ok((entry, subscribed))
     }
 

@@ -19,8 +19,13 @@ use tokio::{
 };
 use tokio_tungstenite::{
     WebSocketStream,
-    tungstenite::{self, Message, error::ProtocolError, protocol::CloseFrame},
+    tungstenite::{
+        self, Message,
+        error::ProtocolError,
+        protocol::{CloseFrame, frame::coding::CloseCode},
+    },
 };
+use tokio_util::sync::CancellationToken;
 
 use super::Link;
 use crate::stdio::source::{Source, Taken};
@@ -45,10 +50,32 @@ pub(crate) enum Ended {
     Closed,
     /// The client broke the protocol and was told so.
     Violation(Violation),
+    /// The sidecar shuts down; the client was told so.
+    Leaving,
 }
 
-/// Runs a connection to its end.
-pub(crate) async fn drive<S>(link: &Link, socket: WebSocketStream<S>, handler: &mut impl Handler) -> Ended
+impl Ended {
+    /// The client is told why, where it does not know.
+    fn farewell(&self) -> Option<CloseFrame> {
+        match self {
+            Self::Closed => None,
+            Self::Violation(Violation { close_code, reason }) => {
+                Some(CloseFrame { code: (*close_code).into(), reason: reason.as_str().into() })
+            }
+            Self::Leaving => {
+                Some(CloseFrame { code: CloseCode::Away, reason: "the sidecar shuts down".into() })
+            }
+        }
+    }
+}
+
+/// Runs a connection to its end, or until the sidecar leaves.
+pub(crate) async fn drive<S>(
+    link: &Link,
+    socket: WebSocketStream<S>,
+    handler: &mut impl Handler,
+    leave: &CancellationToken,
+) -> Ended
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -56,13 +83,13 @@ where
     let ended = tokio::select! {
         ended = read(link, &mut stream, handler) => ended,
         ended = write(link, &mut sink) => ended,
+        () = leave.cancelled() => Ended::Leaving,
     };
     let farewell = async {
-        if let Ended::Violation(Violation { close_code, reason }) = &ended {
+        if let Some(close) = ended.farewell() {
             while let Some(text) = link.next_answer() {
                 sink.feed(Message::text(text)).await?;
             }
-            let close = CloseFrame { code: (*close_code).into(), reason: reason.as_str().into() };
             sink.feed(Message::Close(Some(close))).await?;
         }
         // The answer to a client's own close frame waits in there already.
@@ -71,7 +98,7 @@ where
         hang_up(socket.into_inner()).await;
         Ok::<_, tungstenite::Error>(())
     };
-    // A client that broke the protocol may not read either.
+    // It may not read.
     let _ = timeout(CLOSE_LIMIT, farewell).await;
     ended
 }

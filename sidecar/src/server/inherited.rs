@@ -3,6 +3,7 @@
 use std::{io, os::unix::net::UnixStream as StdUnixStream};
 
 use tokio::net::UnixStream;
+use tokio_util::sync::CancellationToken;
 
 use super::{ServeError, accept, run};
 use crate::{
@@ -20,7 +21,8 @@ pub(crate) fn serve_inherited() -> Result<(), ServeError> {
     run(async {
         let socket = UnixStream::from_std(socket).map_err(ServeError::NoSocket)?;
         let socket = accept(socket).await.map_err(|error| ServeError::Handshake(Box::new(error)))?;
-        session::serve(zygote, socket, Admission::Launched).await;
+        // Its client alone says when it ends.
+        session::serve(zygote, socket, Admission::Launched, CancellationToken::new()).await;
         Ok(())
     })
 }

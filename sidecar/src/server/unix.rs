@@ -4,6 +4,7 @@ use std::{
     fs, io,
     os::unix::{fs::FileTypeExt as _, net::UnixStream as StdUnixStream},
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
@@ -11,9 +12,11 @@ use rustix::fs::Mode;
 use tokio::{
     net::{UnixListener, UnixStream},
     signal::unix::{SignalKind, signal},
+    sync::{OwnedSemaphorePermit, Semaphore},
     task::JoinSet,
-    time::timeout,
+    time::{sleep, timeout},
 };
+use tokio_util::sync::CancellationToken;
 
 use super::{
     ServeError, accept, run,
@@ -30,6 +33,10 @@ use crate::{
 const GREETING_LIMIT: Duration = Duration::from_secs(5);
 /// Connections that may be in that state at once; further ones wait in the listener's queue.
 const MAX_UNPROVEN: usize = 64;
+/// How long after a failed accept the next is tried.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// How long sessions and their VMs may take to end once the server is asked to.
+const LEAVING_LIMIT: Duration = Duration::from_secs(5);
 
 /// What a Unix listener needs.
 #[derive(Debug, Clone)]
@@ -41,7 +48,8 @@ pub struct UnixListenerConfig {
     pub token: Token,
 }
 
-/// Serves until SIGTERM or SIGINT; every VM is gone when this returns. Call it before any thread or runtime exists.
+/// Serves until SIGTERM or SIGINT. Then clients are told that the sidecar shuts down (close code 1001) and their VMs end;
+/// they are gone when this returns, or are being killed by the kernel if that takes more than 5 s. Call it before any thread or runtime exists.
 pub fn serve_unix(config: &UnixListenerConfig) -> Result<(), ServeError> {
     rlimits::raise_open_files();
     let zygote = Zygote::start()?;
@@ -71,34 +79,59 @@ fn bind(path: &Path) -> io::Result<UnixListener> {
 async fn listen(listener: &UnixListener, zygote: &Zygote, config: &UnixListenerConfig) -> io::Result<()> {
     let (mut terminated, mut interrupted) =
         (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    let mut greetings = JoinSet::new();
+    let strangers = Arc::new(Semaphore::new(MAX_UNPROVEN));
+    let leave = CancellationToken::new();
     let mut sessions = JoinSet::new();
     loop {
         tokio::select! {
-            connected = listener.accept(), if greetings.len() < MAX_UNPROVEN => match connected {
-                Ok((socket, _)) if is_own_user(&socket) => {
-                    let proof = Proof::default();
-                    let socket = Unproven::new(socket, proof.clone());
-                    greetings.spawn(async move { Some((timeout(GREETING_LIMIT, accept(socket)).await.ok()?.ok()?, proof)) });
-                }
-                Ok(_) => tracing::warn!("a client of another user was turned away"),
-                // Out of descriptors, most likely: those that end make room.
-                Err(error) => tracing::warn!(%error, "a client could not be accepted"),
-            },
-            Some(greeted) = greetings.join_next() => {
-                if let Ok(Some((socket, proof))) = greeted {
-                    let admission = Admission::Token { token: config.token.clone(), limit: GREETING_LIMIT, proof };
-                    sessions.spawn(session::serve(zygote.clone(), socket, admission));
-                }
+            (socket, place) = admit(listener, &strangers) => {
+                sessions.spawn(greet(socket, place, zygote.clone(), config.token.clone(), leave.clone()));
             }
             Some(_) = sessions.join_next() => {}
             _ = terminated.recv() => break,
             _ = interrupted.recv() => break,
         }
     }
-    // Their VMs' sockets close with them, and init ends with its socket.
-    sessions.shutdown().await;
+    leave.cancel();
+    let all_ended = async { while sessions.join_next().await.is_some() {} };
+    if timeout(LEAVING_LIMIT, all_ended).await.is_err() {
+        tracing::warn!("VMs did not end in time; the kernel ends them with this process");
+    }
     Ok(())
+}
+
+/// The next client of our own user, as soon as there is a place for a stranger.
+async fn admit(listener: &UnixListener, strangers: &Arc<Semaphore>) -> (UnixStream, OwnedSemaphorePermit) {
+    loop {
+        let place = strangers.clone().acquire_owned().await.expect("nobody closes the semaphore");
+        match listener.accept().await {
+            Ok((socket, _)) if is_own_user(&socket) => return (socket, place),
+            Ok(_) => tracing::warn!("a client of another user was turned away"),
+            Err(error) => {
+                tracing::warn!(%error, "a client could not be accepted");
+                // Out of descriptors, most likely: those that end make room.
+                sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// A client's whole visit.
+async fn greet(
+    socket: UnixStream,
+    place: OwnedSemaphorePermit,
+    zygote: Zygote,
+    token: Token,
+    leave: CancellationToken,
+) {
+    let proof = Proof::awaited(place);
+    let handshake = timeout(GREETING_LIMIT, accept(Unproven::new(socket, proof.clone())));
+    let greeted = tokio::select! {
+        greeted = handshake => greeted,
+        () = leave.cancelled() => return,
+    };
+    let Ok(Ok(socket)) = greeted else { return };
+    session::serve(zygote, socket, Admission::Token { token, limit: GREETING_LIMIT, proof }, leave).await;
 }
 
 fn is_own_user(socket: &UnixStream) -> bool {

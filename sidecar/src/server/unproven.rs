@@ -3,29 +3,38 @@
 use std::{
     io,
     pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll, ready},
 };
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    sync::OwnedSemaphorePermit,
+};
 
 /// Bytes read from a client before its `hello` is accepted, WebSocket handshake included.
 pub(crate) const MAX_BYTES: usize = 64 << 10;
 
-/// Set once the session is open.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Proof(Arc<AtomicBool>);
+/// Whether a client has shown who it is. Until then its connection takes one of a few places.
+#[derive(Debug, Clone)]
+pub(crate) struct Proof(Arc<Mutex<Option<OwnedSemaphorePermit>>>);
 
 impl Proof {
+    pub(crate) fn awaited(place: OwnedSemaphorePermit) -> Self {
+        Self(Arc::new(Mutex::new(Some(place))))
+    }
+
+    /// It has: the session is open, and its place is free again.
     pub(crate) fn accept(&self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.place().take();
     }
 
     fn is_accepted(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.place().is_none()
+    }
+
+    fn place(&self) -> MutexGuard<'_, Option<OwnedSemaphorePermit>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -12,6 +12,7 @@ use std::{
 use agentvm_sdk::{
     AgentOs, AgentOsConfig, ClientError, ExecOptions, Sidecar, SidecarConfig, wire::error::Code,
 };
+use futures_util::FutureExt as _;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::support::{DEADLINE, all_gone, out, program, tree, until, within, within_limit};
@@ -125,6 +126,37 @@ async fn a_silent_stranger_is_turned_out_after_five_seconds() {
     assert_eq!(nothing, b"");
 }
 
+const HANDSHAKE: &[u8] = b"GET / HTTP/1.1\r\nHost: agentvm\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+    Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
+    Sec-WebSocket-Protocol: agentvm.v1\r\n\r\n";
+
+/// A client that gets as far as one can without the token.
+async fn stranger(server: &Server) -> tokio::net::UnixStream {
+    let mut stranger = tokio::net::UnixStream::connect(server.socket()).await.unwrap();
+    stranger.write_all(HANDSHAKE).await.unwrap();
+    assert_eq!(stranger.read_u8().await.unwrap(), b'H');
+    stranger
+}
+
+#[tokio::test]
+async fn strangers_have_sixty_four_places_until_they_say_hello() {
+    let server = Server::start("strangers").await;
+    let vm = server.vm().await;
+    let mut strangers = Vec::new();
+    for _ in 0..64 {
+        strangers.push(within(stranger(&server)).await);
+    }
+    // The next is served once a place is free again: when the first of them is turned out.
+    let _late = within_limit(Duration::from_secs(12), stranger(&server)).await;
+    let mut turned_out = 0;
+    for mut stranger in strangers {
+        let mut rest = Vec::new();
+        turned_out += usize::from(stranger.read_to_end(&mut rest).now_or_never().is_some());
+    }
+    assert!(turned_out > 0, "all sixty-four were still there");
+    assert_eq!(out(&vm, "echo fine").await, "fine\n");
+}
+
 #[tokio::test]
 async fn sigterm_ends_the_server_its_vms_and_its_socket() {
     let mut server = Server::start("term").await;
@@ -134,7 +166,8 @@ async fn sigterm_ends_the_server_its_vms_and_its_socket() {
     let pid = rustix::process::Pid::from_child(&server.child);
     let end = async { rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap() };
     let (error, ()) = within(async { tokio::join!(pending, end) }).await;
-    assert!(matches!(error, Err(ClientError::Disconnected { .. })), "{error:?}");
+    let Err(ClientError::Disconnected { reason, .. }) = error else { panic!("{error:?}") };
+    assert_eq!(reason, "sidecar closed the connection: 1001 the sidecar shuts down");
     assert!(server.child.wait().unwrap().success());
     all_gone(&everything, Duration::from_secs(1)).await;
     assert!(!server.socket().exists());

@@ -57,7 +57,8 @@ async fn a_client_that_reads_no_answers_and_is_gone_ends_the_connection() {
         }
         drop(client);
     };
-    let both = async { tokio::join!(drive(&link, server, &mut handler), asks) };
+    let leave = CancellationToken::new();
+    let both = async { tokio::join!(drive(&link, server, &mut handler, &leave), asks) };
     let (ended, ()) = timeout(Duration::from_secs(20), both).await.expect("it ends with its client");
     assert!(matches!(ended, Ended::Closed), "{ended:?}");
 }
@@ -76,7 +77,8 @@ async fn the_farewell_reaches_a_client_that_is_still_writing() {
         let mut heard = Vec::new();
         client.read_to_end(&mut heard).await.map(|_| heard)
     };
-    let both = async { tokio::join!(drive(&link, server, &mut handler), says) };
+    let leave = CancellationToken::new();
+    let both = async { tokio::join!(drive(&link, server, &mut handler, &leave), says) };
     let (ended, heard) = timeout(Duration::from_secs(20), both).await.expect("both hang up");
     assert!(matches!(ended, Ended::Violation(_)), "{ended:?}");
     let heard = heard.expect("the close frame is not lost");
