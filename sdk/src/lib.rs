@@ -16,12 +16,14 @@ mod config;
 mod error;
 mod link;
 mod process;
+mod resource;
 mod sidecar;
 mod stdio;
 mod transport;
 mod vm;
 
 pub use agentvm_wire as wire;
+pub use agentvm_wire::resource::{Resource, ResourceUsage};
 pub use agentvm_wire::vm::{Isolation, IsolationReport};
 
 pub use agent_os::AgentOs;
@@ -29,9 +31,10 @@ pub use callback::Subscription;
 pub use config::{AgentOsConfig, ProcessLimits};
 pub use error::ClientError;
 pub use process::{
-    ExecBytes, ExecOptions, ExecResult, ExitCause, ExitStatus, Process, ProcessInfo, ProcessStatus,
-    ProcessTreeNode, SignalTarget, SpawnOptions, SpawnedProcessInfo,
+    ExecBytes, ExecOptions, ExecResult, ExitCause, ExitStatus, FileAccess, FileHandle, FileKind, Process,
+    ProcessInfo, ProcessStatus, ProcessTreeNode, SignalTarget, SpawnOptions, SpawnedProcessInfo,
 };
+pub use resource::LimitWarning;
 pub use sidecar::{Sidecar, SidecarConfig};
 pub use stdio::{
     ByteStream, Output, OutputEvent, OutputEvents, OutputFrom, OutputGap, OutputPage, OutputState,

@@ -38,7 +38,10 @@ use writer::Writer;
 use crate::{
     config::ProcessLimits,
     error::ClientError,
-    process::{entry::Entry, retained},
+    process::{
+        entry::Entry,
+        retained::{self, Pressure},
+    },
     stdio::{OutputStream, stdin::StdinChunk},
     vm::{OwnedVm, Vm},
 };
@@ -180,10 +183,10 @@ impl Link {
         self.lock().vms.get(&id).and_then(Weak::upgrade)
     }
 
-    /// The processes of a VM hold more output than they may.
-    pub(crate) fn free_retained(&self, vm: VmId) {
+    /// The processes of a VM hold much output.
+    pub(crate) fn relieve(&self, vm: VmId, pressure: Pressure) {
         if let Some(vm) = self.vm(vm) {
-            retained::free(&vm);
+            retained::relieve(&vm, pressure);
         }
     }
 

@@ -4,6 +4,7 @@
 pub(crate) mod entry;
 mod exec;
 mod exit;
+mod inspect;
 mod lifecycle;
 mod options;
 mod output;
@@ -18,9 +19,10 @@ mod tree;
 
 use agentvm_wire::error::Rejection;
 
-pub use agentvm_wire::process::{ExitCause, ProcessStatus, SignalTarget};
+pub use agentvm_wire::process::{ExitCause, FileAccess, FileKind, ProcessStatus, SignalTarget};
 pub use exec::{ExecBytes, ExecResult};
 pub use exit::ExitStatus;
+pub use inspect::FileHandle;
 pub use options::{ExecOptions, SpawnOptions};
 pub use registry::SpawnedProcessInfo;
 pub use spawn::Process;

@@ -21,6 +21,7 @@ use crate::{
         entry::{Entry, NewEntry},
         retained::Retained,
     },
+    resource::Warnings,
 };
 
 /// A VM. Held by its `AgentOs` handles; the link knows it weakly, so that nothing in the background keeps it alive.
@@ -30,6 +31,7 @@ pub(crate) struct Vm {
     pub(crate) link: Arc<Link>,
     pub(crate) limits: ProcessLimits,
     pub(crate) retained: Arc<Retained>,
+    pub(crate) warnings: Warnings,
     entries: scc::HashMap<ProcessId, Arc<Entry>>,
     next_spawn: AtomicU32,
     next_exec: AtomicU32,
@@ -45,6 +47,7 @@ impl Vm {
             link,
             limits,
             retained: Arc::new(Retained::new(limits.vm_retained_output_bytes)),
+            warnings: Warnings::new(),
             entries: scc::HashMap::new(),
             next_spawn: AtomicU32::new(ProcessId::FIRST_SPAWNED),
             next_exec: AtomicU32::new(ProcessId::FIRST_EXEC),

@@ -2,11 +2,11 @@
 //!
 //! ```text
 //!   sidecar                                        init (PID 1)
-//!   client: Commands ──── start, signal, list ───► server: epoll loop ──► start: fork, become the guest, exec
+//!   client: Commands ──── start, signal, read ───► server: epoll loop ──► start: fork, become the guest, exec
 //!           Events   ◄─── started, exited, … ─────         │    └─ spare: one child forked ahead
 //!                                                          ├─ reap: waitid for everything in the VM
 //!                                                          ├─ tree: find and kill by UTS namespace
-//!                                                          └─ list: a short-lived helper reads /proc
+//!                                                          └─ helper: short-lived, reads /proc: list, inspect
 //! ```
 //!
 //! Init is forked by the zygote and never executes anything, so no capability inside the VM reaches its memory. It
@@ -15,9 +15,13 @@
 
 mod boot;
 pub mod client;
+mod clock;
+mod helper;
+mod inspect;
 mod list;
 mod members;
 mod messages;
+mod place;
 mod reap;
 mod rows;
 mod server;
@@ -31,10 +35,12 @@ mod tree;
 
 use std::os::fd::OwnedFd;
 
-pub use client::{Commands, Event, Events, ListError, Listing, StartSpec, Stdio};
-pub(crate) use list::{MAX_ARGS, MAX_ARGS_BYTES, MAX_HELPERS};
-pub(crate) use messages::Boot;
+pub use client::{Commands, Event, Events, Page, ReadError, StartSpec, Stdio};
+pub(crate) use helper::MAX_HELPERS;
+pub(crate) use list::{MAX_ARGS, MAX_ARGS_BYTES};
+pub(crate) use messages::{Boot, Reading};
 pub use messages::{Exit, StartStep};
+pub(crate) use rows::Handle;
 pub use rows::Row;
 
 use crate::isolation::base::Base;

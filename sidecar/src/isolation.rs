@@ -20,6 +20,7 @@ pub(crate) mod devices;
 pub(crate) mod etc;
 pub(crate) mod fault;
 pub(crate) mod identity;
+pub(crate) mod kernel;
 pub(crate) mod mounts;
 pub(crate) mod network;
 pub(crate) mod path;

@@ -49,7 +49,7 @@ fn run_sidecar() -> ! {
     }
     // Called before `main`, the standard library has not done this yet: a closed pipe is an error, not a death.
     crate::sys::signals::ignore(libc::SIGPIPE);
-    crate::isolation::rlimits::raise_open_files();
+    crate::isolation::rlimits::adapt_sidecar();
     // Standard error is the launching client's to show.
     let result = server::serve_inherited().inspect_err(|error| eprintln!("agentvm-sidecar: {error}"));
     std::process::exit(i32::from(result.is_err()));

@@ -89,10 +89,6 @@ impl Process {
         self.lifecycle == Lifecycle::Ended
     }
 
-    pub(crate) fn started_at_ms(&self) -> u64 {
-        self.started_at_ms
-    }
-
     pub(crate) fn started(&self) -> ProcessStarted {
         ProcessStarted { pid: self.pid, started_at_ms: self.started_at_ms }
     }

@@ -270,6 +270,9 @@ impl Requests {
             Request::Execute(execute) => session.vm(scope)?.execute(id, execute),
             Request::SignalProcess(body) => session.vm(scope)?.signal(id, &body),
             Request::ProcessSnapshot(page) => session.vm(scope)?.snapshot(id, page),
+            Request::ReadCmdline(body) => session.vm(scope)?.read_cmdline(id, body),
+            Request::ReadFileHandles(body) => session.vm(scope)?.read_file_handles(id, body),
+            Request::ResourceUsage(_) => session.vm(scope)?.resource_usage(id),
         }
         Ok(())
     }

@@ -5,6 +5,8 @@
 //!   └────────────────────► gone        init ended by itself: told as `vm_state failed`
 //! ```
 
+mod inspect;
+mod reading;
 mod table;
 
 use std::{
@@ -18,7 +20,8 @@ use agentvm_wire::{
     error::{Code, Rejection},
     id::{ProcessId, RequestId, VmId},
     message::{Event as WireEvent, Response},
-    process::{Execute, OutputDrained, ProcessSignaled, ProcessSnapshot, SignalProcess, SignalTarget},
+    process::{Execute, OutputDrained, ProcessSignaled, SignalProcess, SignalTarget},
+    resource::Edge,
     vm::{VmDisposed, VmState, VmStateChanged},
 };
 use futures_util::{StreamExt as _, stream::FuturesUnordered};
@@ -31,6 +34,9 @@ use crate::{
     zygote::Booted,
 };
 
+/// The limit on live processes, by its name.
+const MAX_PROCESSES: &str = "max_processes";
+
 /// A VM that is ready. See the module's diagram.
 pub(crate) struct Vm {
     pub(crate) id: VmId,
@@ -40,8 +46,10 @@ pub(crate) struct Vm {
     cwd: String,
     guest_ids: Option<(u32, u32)>,
     state: Mutex<State>,
-    /// Who reads the table now: no more than init has helpers for.
-    listings: Semaphore,
+    /// Who reads `/proc` now: no more than init has helpers for.
+    readings: Semaphore,
+    /// A process has started, or has failed to.
+    settled: Notify,
     /// Work not yet taken over by the VM's task, and what wakes it for that.
     added: Mutex<Vec<Work>>,
     more: Notify,
@@ -50,12 +58,13 @@ pub(crate) struct Vm {
 #[derive(Default)]
 struct State {
     processes: HashMap<ProcessId, Process>,
+    live_processes: Edge,
     /// Pumps of processes that init has not yet told of: a stream says nothing, not even its end, before the start.
     starting: HashMap<ProcessId, Vec<Work>>,
     exited: table::Exited,
     /// Requests that await the VM's end.
     disposals: Vec<RequestId>,
-    /// Signals and snapshots on their way: what is still open when the VM ends is answered then.
+    /// Signals and readings on their way: what is still open when the VM ends is answered then.
     waiting: Vec<RequestId>,
     /// What is asked for from now on is refused.
     gone: bool,
@@ -85,7 +94,8 @@ impl Vm {
             cwd: booted.cwd,
             guest_ids: booted.guest_ids,
             state: Mutex::default(),
-            listings: Semaphore::new(init::MAX_HELPERS),
+            readings: Semaphore::new(init::MAX_HELPERS),
+            settled: Notify::new(),
             added: Mutex::default(),
             more: Notify::new(),
         });
@@ -117,8 +127,13 @@ impl Vm {
             }
             let (live, limit) = (state.processes.len() as u64, self.link.limits().max_processes);
             if live >= limit {
-                let name = "max_processes";
-                return Err(Rejection::limit(Code::RESOURCE_EXHAUSTED, name, "processes", limit, live));
+                return Err(Rejection::limit(
+                    Code::RESOURCE_EXHAUSTED,
+                    MAX_PROCESSES,
+                    "processes",
+                    limit,
+                    live,
+                ));
             }
             if state.processes.contains_key(&id) || state.exited.contains(id) {
                 return Err(Rejection::new(Code::ALREADY_EXISTS, format!("process {id} was started before")));
@@ -129,6 +144,7 @@ impl Vm {
         let mut state = self.lock();
         state.processes.insert(id, started.process);
         state.starting.insert(id, started.pumps);
+        self.warn(&state);
         drop(state);
         self.commands.start(id, started.spec);
         Ok(())
@@ -160,25 +176,6 @@ impl Vm {
         self.commands.signal(request.0, body.process, number, body.target);
     }
 
-    pub(crate) fn snapshot(self: &Arc<Self>, request: RequestId, page: ProcessSnapshot) {
-        {
-            let mut state = self.lock();
-            if state.gone {
-                return self.link.reject(request, Rejection::vm_not_found());
-            }
-            state.waiting.push(request);
-        }
-        let vm = self.clone();
-        self.add(Box::pin(async move {
-            let table = vm.read_table(page).await;
-            vm.lock().answered(request);
-            match table {
-                Ok(table) => vm.link.respond(request, &Response::ProcessTable(table)),
-                Err(rejection) => vm.link.reject(request, rejection),
-            }
-        }));
-    }
-
     /// Ends the VM; the answer follows when everything of it is gone.
     pub(crate) fn dispose(&self, request: RequestId) {
         let mut state = self.lock();
@@ -199,6 +196,14 @@ impl Vm {
     /// Ends the VM because its session is over.
     pub(crate) fn end(&self) {
         self.commands.end();
+    }
+
+    /// Tells the client when live processes are close to their limit.
+    fn warn(&self, state: &State) {
+        let (live, limit) = (state.processes.len() as u64, self.link.limits().max_processes);
+        if let Some(warning) = state.live_processes.observe(MAX_PROCESSES, live, limit) {
+            self.link.event(self.id, &WireEvent::LimitWarning(warning));
+        }
     }
 
     fn add(&self, work: Work) {
@@ -268,7 +273,9 @@ impl Vm {
         if state.processes.get(&id).is_some_and(Process::has_ended) {
             state.processes.remove(&id);
             state.starting.remove(&id);
+            self.warn(state);
         }
+        self.settled.notify_waiters();
     }
 
     /// Awaits the tail of descendants' output behind an exit, where `execute` asked for it.

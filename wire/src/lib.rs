@@ -16,6 +16,7 @@ pub mod message;
 pub mod process;
 #[cfg(feature = "schema")]
 pub mod protocol_md;
+pub mod resource;
 #[cfg(feature = "schema")]
 pub mod schema;
 pub mod session;

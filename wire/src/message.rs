@@ -13,7 +13,7 @@ pub use envelope::{Decoded, Envelope, decode};
 pub use integers::MAX_INTEGER;
 pub use malformed::MalformedText;
 
-use crate::{error::Rejection, id::VmId, process, session, vm};
+use crate::{error::Rejection, id::VmId, process, resource, session, vm};
 
 /// What a request or an event is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
@@ -83,6 +83,12 @@ messages! {
         SignalProcess(process::SignalProcess) = "signal_process",
         /// Reads the VM's process table.
         ProcessSnapshot(process::ProcessSnapshot) = "process_snapshot",
+        /// Reads the arguments of a process, whole.
+        ReadCmdline(process::ReadCmdline) = "read_cmdline",
+        /// Reads what a process holds open.
+        ReadFileHandles(process::ReadFileHandles) = "read_file_handles",
+        /// Tells what a VM uses.
+        ResourceUsage(resource::ReadResourceUsage) = "resource_usage",
     }
 }
 
@@ -103,6 +109,12 @@ messages! {
         ProcessSignaled(process::ProcessSignaled) = "process_signaled",
         /// To `process_snapshot`.
         ProcessTable(process::ProcessTable) = "process_table",
+        /// To `read_cmdline`.
+        Cmdline(process::Cmdline) = "cmdline",
+        /// To `read_file_handles`.
+        FileHandles(process::FileHandles) = "file_handles",
+        /// To `resource_usage`.
+        ResourceUsage(resource::ResourceUsage) = "resource_usage",
         /// To any: it was not carried out.
         Rejected(Rejection) = "rejected",
     }
@@ -117,5 +129,7 @@ messages! {
         OutputDrained(process::OutputDrained) = "output_drained",
         /// A VM's state changed; never dropped.
         VmState(vm::VmStateChanged) = "vm_state",
+        /// A limit is nearly met.
+        LimitWarning(resource::LimitWarning) = "limit_warning",
     }
 }

@@ -1,5 +1,6 @@
 //! Processes: starting, signalling, their end, and the VM's process table.
 
+mod inspect;
 mod validate;
 
 use std::collections::BTreeMap;
@@ -11,6 +12,9 @@ use crate::{
     id::{ProcessId, StreamId},
 };
 
+pub use inspect::{
+    Cmdline, FileAccess, FileHandle, FileHandles, FileKind, ProcessRef, ReadCmdline, ReadFileHandles,
+};
 pub(crate) use validate::validate_env;
 pub use validate::{MAX_STRING_BYTES, MAX_TOTAL_BYTES};
 

@@ -16,7 +16,7 @@ use crate::id::VmId;
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Isolation {
-    /// Own user, pid, mount, network, UTS and IPC namespaces, own root file system, seccomp, rlimits.
+    /// Own user, pid, mount, network, UTS, IPC and cgroup namespaces, own root file system, seccomp, rlimits.
     #[default]
     Sandbox,
 }
@@ -155,7 +155,7 @@ pub struct IsolationReport {
     pub partial: Vec<Partial>,
 }
 
-/// Inodes of the six namespaces, as decimal strings (they may exceed 2^53). Each guest process additionally has a
+/// Inodes of the seven namespaces, as decimal strings (they may exceed 2^53). Each guest process additionally has a
 /// UTS namespace of its own: the mark by which its descendants are found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -167,6 +167,7 @@ pub struct Namespaces {
     pub net: String,
     pub uts: String,
     pub ipc: String,
+    pub cgroup: String,
 }
 
 /// One line of a uid or gid map.

@@ -105,6 +105,7 @@ impl Link {
                 vm.end(&ClientError::Disposed);
             }
             Event::VmState(_) => {}
+            Event::LimitWarning(warning) => vm.warnings.tell(warning),
         }
     }
 

@@ -226,7 +226,7 @@ impl Entry {
                 state.wake_outputs(&mut effects);
             }
             state.collect_consumed(&mut effects);
-            effects.too_much = state.account(&self.retained);
+            effects.pressure = state.account(&self.retained);
         }
         if let Some(outcome) = effects.outcome {
             self.exit.publish(outcome);
@@ -238,8 +238,8 @@ impl Entry {
             self.link.consumed(&effects.consumed);
         }
         effects.wakers.into_iter().for_each(Waker::wake);
-        if effects.too_much {
-            self.link.free_retained(self.vm);
+        if let Some(pressure) = effects.pressure {
+            self.link.relieve(self.vm, pressure);
         }
     }
 }

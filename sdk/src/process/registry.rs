@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use agentvm_wire::id::ProcessId;
+use agentvm_wire::{id::ProcessId, resource::Edge};
 use serde::Serialize;
 
 use super::entry::Entry;
-use crate::{agent_os::AgentOs, error::ClientError, vm::Vm};
+use crate::{agent_os::AgentOs, error::ClientError, resource::SPAWNED_PROCESSES, vm::Vm};
 
 /// A process this handle spawned, as `list_processes` and `get_process` show it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -86,18 +86,20 @@ pub(super) fn spawned(vm: &Vm) -> Vec<Arc<Entry>> {
 }
 
 /// Makes room for one more than `spawned`: at the limit the oldest ended entries that no handle holds are forgotten,
-/// live ones never.
+/// live ones never. Close to it those that cannot be forgotten are counted, to warn of them.
 pub(super) fn admit(vm: &Vm, spawned: &mut u64) -> Result<(), ClientError> {
     vm.check_alive()?;
     let (observed, limit) = (*spawned, vm.limits.spawned);
-    if observed < limit {
+    if (observed + 1) * 100 < limit * Edge::WARN_PERCENT {
+        vm.warnings.spawned(observed + 1, limit);
         return Ok(());
     }
-    let excess = usize::try_from(observed + 1 - limit).unwrap_or(usize::MAX);
     let mut prunable = self::spawned(vm);
     prunable.retain(|entry| entry.exit.get().is_some() && !entry.is_pinned());
+    vm.warnings.spawned(observed + 1 - prunable.len() as u64, limit);
+    let excess = usize::try_from((observed + 1).saturating_sub(limit)).unwrap_or(usize::MAX);
     if prunable.len() < excess {
-        return Err(ClientError::ResourceLimit { name: "spawned processes", limit, observed });
+        return Err(ClientError::ResourceLimit { name: SPAWNED_PROCESSES, limit, observed });
     }
     for entry in prunable.iter().take(excess) {
         vm.forget(entry);

@@ -6,7 +6,7 @@ use agentvm_wire::{
     bytes64,
     id::ProcessId,
     message::{Request, Response},
-    process::{ProcessRow, ProcessSnapshot, ProcessStatus},
+    process::{ProcessRef, ProcessRow, ProcessSnapshot, ProcessStatus},
 };
 use serde::Serialize;
 
@@ -139,6 +139,15 @@ impl ShownPids {
             rss_bytes: row.rss_bytes,
             cpu_time_us: row.cpu_time_us,
         }
+    }
+}
+
+/// Whom a pid as shown means.
+pub(super) fn reference(shown: u32) -> ProcessRef {
+    match shown.checked_sub(COLLISION_OFFSET) {
+        Some(pid) if pid >= ProcessId::FIRST_SPAWNED && !ProcessId(shown).is_exec() => ProcessRef::Pid(pid),
+        _ if shown >= ProcessId::FIRST_SPAWNED => ProcessRef::Process(ProcessId(shown)),
+        _ => ProcessRef::Pid(shown),
     }
 }
 

@@ -13,6 +13,7 @@ mod guest;
 mod loss;
 mod reading;
 mod registry;
+mod resource;
 mod scene;
 mod sidecar;
 mod start;

@@ -347,6 +347,7 @@ pub(crate) fn vm_created(vm: VmId) -> Response {
             net: inode(),
             uts: inode(),
             ipc: inode(),
+            cgroup: inode(),
         },
         uid_map: Vec::new(),
         gid_map: Vec::new(),

@@ -4,7 +4,7 @@
 //! is awaited. The VM ends when both halves are dropped.
 
 mod connection;
-mod listing;
+mod reading;
 mod spec;
 
 use std::collections::VecDeque;
@@ -14,7 +14,7 @@ use agentvm_wire::{id::ProcessId, process::SignalTarget};
 use rustix::io::Errno;
 
 pub(crate) use connection::Connection;
-pub use listing::{ListError, Listing};
+pub use reading::{Page, ReadError};
 pub use spec::{StartSpec, Stdio};
 
 use super::messages::{Exit, Reply, Request, StartStep};
@@ -122,7 +122,7 @@ impl Events {
             self.drain();
             if ended {
                 self.ended = true;
-                self.connection.abandon_listings();
+                self.connection.abandon_readings();
                 self.ready.push_back(Event::Ended);
             }
         }
@@ -149,8 +149,8 @@ impl Events {
             Reply::StartFailed { process, step, errno } => Event::StartFailed { process, step, errno },
             Reply::Exited { process, exit } => Event::Exited { process, exit },
             Reply::Signaled { token, delivered } => Event::Signaled { token, delivered },
-            Reply::Listed { token, outcome } => {
-                self.connection.finish_listing(token, outcome);
+            Reply::Read { token, outcome } => {
+                self.connection.finish_reading(token, outcome);
                 return None;
             }
         })

@@ -1,5 +1,6 @@
 //! Who is in the VM, and to which started process each belongs: `/proc`, as init sees it.
 
+use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
@@ -24,7 +25,8 @@ impl Members {
     /// All processes, rising.
     pub(super) fn pids(&self) -> rustix::io::Result<Vec<Pid>> {
         rustix::fs::seek(&self.proc, rustix::fs::SeekFrom::Start(0))?;
-        numbers(&self.proc)
+        let pid = |number: u32| i32::try_from(number).ok().and_then(Pid::from_raw);
+        Ok(numbers(&self.proc)?.into_iter().filter_map(pid).collect())
     }
 
     /// The tree a process belongs to; `None` if it is gone, a zombie, or has not executed its command yet.
@@ -54,9 +56,7 @@ impl Members {
                 let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
                 let threads = openat(&self.proc, format!("{pid}/task"), flags, Mode::empty()).ok()?;
                 let threads = numbers(&threads).ok()?;
-                threads
-                    .into_iter()
-                    .find_map(|thread| look(&format!("{pid}/task/{}/ns/uts", thread.as_raw_nonzero())).ok())
+                threads.into_iter().find_map(|thread| look(&format!("{pid}/task/{thread}/ns/uts")).ok())
             }
             Err(_) => None,
         }
@@ -64,9 +64,19 @@ impl Members {
 
     /// All processes of a tree.
     pub(super) fn of_tree(&self, mark: Mark) -> Vec<Pid> {
+        self.trees().remove(&mark).unwrap_or_default()
+    }
+
+    /// All processes of all trees.
+    pub(super) fn trees(&self) -> BTreeMap<Mark, Vec<Pid>> {
+        let mut trees: BTreeMap<Mark, Vec<Pid>> = BTreeMap::new();
         // A `/proc` that cannot be read now is read again in the next pass.
-        let pids = self.pids().unwrap_or_default();
-        pids.into_iter().filter(|pid| self.mark(*pid) == Some(mark)).collect()
+        for pid in self.pids().unwrap_or_default() {
+            if let Some(mark) = self.mark(pid) {
+                trees.entry(mark).or_default().push(pid);
+            }
+        }
+        trees
     }
 
     /// Signals a process if it still belongs to the tree: the pidfd pins who it is before that is looked at.
@@ -82,14 +92,13 @@ impl Members {
 }
 
 /// The entries of a folder that are numbers, in its order.
-fn numbers(folder: &OwnedFd) -> rustix::io::Result<Vec<Pid>> {
+pub(super) fn numbers(folder: &OwnedFd) -> rustix::io::Result<Vec<u32>> {
     let mut found = Vec::new();
     let mut buffer = [MaybeUninit::uninit(); 4096];
     let mut entries = RawDir::new(folder, &mut buffer);
     while let Some(entry) = entries.next() {
         let entry = entry?;
-        let number = entry.file_name().to_str().ok().and_then(|name| name.parse().ok());
-        found.extend(number.and_then(Pid::from_raw));
+        found.extend(entry.file_name().to_str().ok().and_then(|name| name.parse::<u32>().ok()));
     }
     Ok(found)
 }

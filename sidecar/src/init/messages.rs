@@ -1,6 +1,9 @@
 //! What sidecar and init say to each other. Everything that a guest chose is bytes.
 
-use agentvm_wire::{id::ProcessId, process::SignalTarget};
+use agentvm_wire::{
+    id::ProcessId,
+    process::{ProcessRef, SignalTarget},
+};
 use serde::{Deserialize, Serialize};
 
 use crate::isolation::Fault;
@@ -37,16 +40,40 @@ pub(crate) enum Request {
         /// How far the signal goes.
         target: SignalTarget,
     },
-    /// List what is in the VM, a page of it. Descriptor: the file to write rows to.
-    List {
+    /// Read something in the VM, a page of it. Descriptor: the file to write rows to.
+    Read {
         /// Comes back with the answer.
         token: u64,
-        /// Only what has a higher pid.
-        after: u32,
+        /// What.
+        what: Reading,
         /// Bytes of rows at most.
         max_bytes: u64,
         /// Milliseconds after which it is given up.
         deadline_ms: u64,
+    },
+}
+
+/// What there is to read, and where the page begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Reading {
+    /// All processes with a higher pid, as `Row`s.
+    Table {
+        /// Than this.
+        after: u32,
+    },
+    /// The arguments of a process, as one row of bytes.
+    Cmdline {
+        /// Which.
+        of: ProcessRef,
+        /// From this byte on.
+        offset: u64,
+    },
+    /// The open descriptors of a process with a higher number, as `Handle`s.
+    FileHandles {
+        /// Which.
+        of: ProcessRef,
+        /// Than this; all if there is none.
+        after: Option<u32>,
     },
 }
 
@@ -124,11 +151,11 @@ pub(crate) enum Reply {
         delivered: u32,
     },
     /// The rows are written.
-    Listed {
+    Read {
         /// Of the request.
         token: u64,
         /// Whether all of them are; else why not.
-        outcome: ListOutcome,
+        outcome: ReadOutcome,
     },
 }
 
@@ -151,14 +178,14 @@ pub struct Exit {
     pub exited_at_ms: u64,
 }
 
-/// How a listing went.
+/// How reading went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum ListOutcome {
-    /// Every process is there.
+pub(crate) enum ReadOutcome {
+    /// Everything is there.
     Complete,
     /// The rows did not fit.
     Truncated,
-    /// The helper ended early, was too slow, or could not be started.
+    /// There is no such process; the helper ended early, was too slow, or could not be started.
     Failed {
         /// Why.
         errno: i32,

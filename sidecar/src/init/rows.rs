@@ -1,4 +1,4 @@
-//! The rows of a process table, as a helper writes them to a memory file and the sidecar reads them.
+//! Rows of a process table, and of other things, as a helper writes them to a memory file and the sidecar reads them.
 //!
 //! ```text
 //!   8 bytes: length of everything, these included    4 bytes: length of a row    the row    4 bytes …
@@ -10,13 +10,15 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use agentvm_wire::id::ProcessId;
 use rustix::io::{Errno, pread, pwrite};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 /// One process of a VM.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Row {
-    /// The started process it is or descends from; absent for init and for processes of none.
+    /// The started process it is.
     pub process: Option<ProcessId>,
+    /// The started process it is or descends from; absent for init and for processes of none.
+    pub root: Option<ProcessId>,
     /// Its pid inside.
     pub pid: u32,
     /// Its parent; 0 for init.
@@ -43,6 +45,20 @@ pub struct Row {
     pub cpu_time_us: u64,
 }
 
+/// An open descriptor of a process.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Handle {
+    pub(crate) fd: u32,
+    /// A path as the guest sees it, or the kernel's word for what has none (`pipe:[7]`).
+    pub(crate) target: Vec<u8>,
+    /// The type bits of its mode, `inode(7)`; 0 for what has none.
+    pub(crate) kind: u32,
+    /// Those of open(2).
+    pub(crate) flags: u32,
+    /// Where it stands in the file.
+    pub(crate) position: u64,
+}
+
 const HEADER: usize = size_of::<u64>();
 
 /// Writes rows until the space is used up.
@@ -59,7 +75,7 @@ impl Writer {
     }
 
     /// Adds a row; ENOSPC if it does not fit.
-    pub(super) fn push(&mut self, row: &Row) -> Result<(), Errno> {
+    pub(super) fn push(&mut self, row: &impl Serialize) -> Result<(), Errno> {
         let bytes = postcard::to_stdvec(row).map_err(|_| Errno::NOMEM)?;
         let length = u32::try_from(bytes.len()).map_err(|_| Errno::NOSPC)?;
         if self.at + u64::from(length) + 4 > self.limit {
@@ -85,7 +101,7 @@ impl Writer {
 }
 
 /// Reads rows back, of at most `max_bytes`; EBADMSG if they are no rows.
-pub(super) fn read(file: impl AsFd, max_bytes: usize) -> Result<Vec<Row>, Errno> {
+pub(super) fn read<T: DeserializeOwned>(file: impl AsFd, max_bytes: usize) -> Result<Vec<T>, Errno> {
     let mut header = [0; HEADER];
     if pread(&file, &mut header, 0)? != header.len() {
         return Err(Errno::BADMSG);
@@ -106,7 +122,7 @@ pub(super) fn read(file: impl AsFd, max_bytes: usize) -> Result<Vec<Row>, Errno>
     decode(&bytes)
 }
 
-fn decode(mut bytes: &[u8]) -> Result<Vec<Row>, Errno> {
+fn decode<T: DeserializeOwned>(mut bytes: &[u8]) -> Result<Vec<T>, Errno> {
     let mut rows = Vec::new();
     while let Some((length, rest)) = bytes.split_first_chunk::<4>() {
         let (row, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize).ok_or(Errno::BADMSG)?;
@@ -127,6 +143,7 @@ mod tests {
     fn row(pid: u32, args: Vec<Vec<u8>>) -> Row {
         Row {
             process: None,
+            root: None,
             pid,
             ppid: 1,
             pgid: pid,
@@ -150,10 +167,10 @@ mod tests {
         for row in &rows {
             writer.push(row).unwrap();
         }
-        assert_eq!(read(&file, 4096), Err(Errno::BADMSG), "not before the end is written");
+        assert_eq!(read::<Row>(&file, 4096), Err(Errno::BADMSG), "not before the end is written");
         writer.finish().unwrap();
         assert_eq!(read(&file, 4096), Ok(rows));
-        assert_eq!(read(&file, 10), Err(Errno::BADMSG), "and not more than was asked for");
+        assert_eq!(read::<Row>(&file, 10), Err(Errno::BADMSG), "and not more than was asked for");
     }
 
     #[test]
@@ -169,7 +186,7 @@ mod tests {
 
         #[test]
         fn any_bytes_are_decoded_without_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..512)) {
-            let _ = decode(&bytes);
+            let _ = decode::<Row>(&bytes);
         }
     }
 }

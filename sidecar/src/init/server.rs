@@ -11,7 +11,7 @@ use rustix::net::RecvFlags;
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::time::Timespec;
 
-use super::list::{Helper, Helpers};
+use super::helper::{Helper, Helpers};
 use super::members::Members;
 use super::messages::{Reply, Request, Start};
 use super::reap::now_ms;
@@ -44,6 +44,8 @@ pub(super) struct Server<'a> {
     pub(super) spare: Option<Spare>,
     /// A start has been served, and others may follow it.
     pub(super) spare_is_due: bool,
+    /// Milliseconds since the epoch.
+    pub(super) machine_start_ms: u64,
     socket: &'a OwnedFd,
     epoll: OwnedFd,
     children: OwnedFd,
@@ -85,6 +87,7 @@ impl<'a> Server<'a> {
             helpers: Helpers::new(),
             spare: None,
             spare_is_due: false,
+            machine_start_ms: 0,
             socket,
             epoll,
             children,
@@ -151,8 +154,8 @@ impl<'a> Server<'a> {
                 self.start(process, Packet { message: start, descriptors })
             }
             Request::Signal { token, process, signal, target } => self.signal(token, process, signal, target),
-            Request::List { token, after, max_bytes, deadline_ms } => {
-                self.list(token, after, max_bytes, Duration::from_millis(deadline_ms), descriptors)
+            Request::Read { token, what, max_bytes, deadline_ms } => {
+                self.read(token, what, max_bytes, Duration::from_millis(deadline_ms), descriptors)
             }
         }
     }

@@ -104,6 +104,7 @@ pub(super) fn fork_child(
 /// Is the child.
 fn run(request: Option<&Packet<Start>>, plan: &Plan, init: &OwnedFd) -> Result<Infallible, StartFault> {
     signals::unblock_all().map_err(at(StartStep::Session))?;
+    signals::restore(libc::SIGXFSZ);
     setsid().map_err(at(StartStep::Session))?;
     let mark = statat(CWD, "/proc/self/ns/uts", AtFlags::empty()).map_err(at(StartStep::Handshake))?.st_ino;
     if let Some(request) = request {

@@ -13,10 +13,24 @@ pub(super) struct Stat {
     pub sid: u32,
     /// Clock ticks in user mode and in the kernel together.
     pub cpu_ticks: u64,
+    /// How many threads are left; a main thread that has ended counts until all have.
+    pub threads: u64,
     /// Clock ticks from the start of the machine to that of the process.
     pub start_ticks: u64,
     /// Resident pages.
     pub rss_pages: u64,
+}
+
+impl Stat {
+    /// It has ended, and only waits for its parent to look.
+    pub(super) fn is_dead(&self) -> bool {
+        matches!(self.state, b'Z' | b'X' | b'x')
+    }
+
+    /// What has ended is its main thread; others go on, and so does the process.
+    pub(super) fn has_only_lost_its_main_thread(&self) -> bool {
+        self.is_dead() && self.threads > 1
+    }
 }
 
 /// Fields by their number in the manual, counted from the first behind the name, which is number 3.
@@ -26,6 +40,7 @@ const PGRP: usize = 2;
 const SESSION: usize = 3;
 const UTIME: usize = 11;
 const STIME: usize = 12;
+const THREADS: usize = 17;
 const START_TIME: usize = 19;
 const RSS: usize = 21;
 
@@ -48,6 +63,7 @@ pub(super) fn parse(line: &[u8]) -> Option<Stat> {
         pgid: id(PGRP)?,
         sid: id(SESSION)?,
         cpu_ticks: count(UTIME)?.saturating_add(count(STIME)?),
+        threads: count(THREADS)?,
         start_ticks: count(START_TIME)?,
         rss_pages: count(RSS)?,
     })
@@ -74,6 +90,7 @@ mod tests {
             pgid: 77,
             sid: 70,
             cpu_ticks: 42,
+            threads: 1,
             start_ticks: 4711,
             rss_pages: 512,
         }

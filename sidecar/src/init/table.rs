@@ -89,9 +89,12 @@ impl Table {
         self.by_pid.get(&pid.as_raw_nonzero().get())
     }
 
+    pub(super) fn pid_of(&self, id: ProcessId) -> Option<Pid> {
+        self.pid_of.get(&id).copied()
+    }
+
     pub(super) fn by_id(&mut self, id: ProcessId) -> Option<&mut Process> {
-        let pid = *self.pid_of.get(&id)?;
-        self.by_pid(pid)
+        self.by_pid(self.pid_of(id)?)
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Process> {

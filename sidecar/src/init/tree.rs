@@ -65,10 +65,8 @@ impl TreeKill {
         }
     }
 
-    /// One pass. True when nobody is left, or time is up.
-    fn pass(&mut self, members: &Members) -> bool {
-        let now = Instant::now();
-        let found = members.of_tree(self.mark);
+    /// One pass over the members just found. True when nobody is left, or time is up.
+    fn pass(&mut self, members: &Members, found: &[Pid], now: Instant) -> bool {
         if self.stopping {
             let new: Vec<Pid> =
                 found.iter().copied().filter(|pid| self.stopped.insert(number(*pid))).collect();
@@ -78,7 +76,7 @@ impl TreeKill {
             self.stopping = !new.is_empty();
             return found.is_empty();
         }
-        for pid in &found {
+        for pid in found {
             if members.signal(*pid, self.mark, Signal::KILL) {
                 self.killed.insert(number(*pid));
             }
@@ -105,8 +103,9 @@ impl Server<'_> {
             return self.reply(&Reply::Signaled { token, delivered: 0 });
         };
         if signal == Signal::KILL {
+            // The turn ends with a pass.
             self.kills.push(TreeKill::new(token, mark, pin));
-            return self.kill_trees();
+            return Ok(());
         }
         let found = self.members.of_tree(mark);
         let delivered = found.into_iter().filter(|pid| self.members.signal(*pid, mark, signal)).count();
@@ -125,13 +124,17 @@ impl Server<'_> {
         Ok((!starts && self.table.mark_of(id) == Some(mark)).then_some((mark, pin)))
     }
 
-    /// One pass over each tree that is due; the ended ones are answered.
+    /// One pass over each tree that is due; the ended ones are answered. However many are due, `/proc` is read once.
     pub(super) fn kill_trees(&mut self) -> Result<(), Gone> {
         let now = Instant::now();
+        if self.kills.iter().all(|kill| kill.next > now) {
+            return Ok(());
+        }
         let mut done = Vec::new();
-        let members = &self.members;
+        let (members, trees) = (&self.members, self.members.trees());
         self.kills.retain_mut(|kill| {
-            let over = kill.next <= now && kill.pass(members);
+            let found = trees.get(&kill.mark).map_or(&[][..], Vec::as_slice);
+            let over = kill.next <= now && kill.pass(members, found, now);
             if over {
                 done.push(kill.reply());
             }

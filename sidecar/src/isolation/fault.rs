@@ -13,6 +13,8 @@ pub enum Step {
     Config,
     /// Executing the zygote and talking to it.
     Zygote,
+    /// Looking whether this kernel is new enough.
+    Kernel,
     /// Dropping the sidecar's supplementary groups.
     Groups,
     /// The outer user namespace an ordinary user needs.
@@ -71,6 +73,7 @@ impl Step {
         match self {
             Self::Config => "config",
             Self::Zygote => "zygote",
+            Self::Kernel => "kernel",
             Self::Groups => "groups",
             Self::UserNamespace => "user_namespace",
             Self::MountNamespace => "mount_namespace",
@@ -146,6 +149,9 @@ impl Fault {
                  --security-opt systempaths=unconfined, in Kubernetes procMount: Unmasked with hostUsers: false",
             ),
             Step::UidRange => Some("as root, /run/agentvm must be writable"),
+            _ if self.errno == libc::EFBIG => {
+                Some("the file size limit of this process (ulimit -f) is too small")
+            }
             _ if self.errno == libc::ENOSYS => Some("Linux 5.14 or later is needed"),
             _ => None,
         }

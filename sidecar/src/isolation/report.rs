@@ -19,8 +19,8 @@ use super::{At as _, Fault, Step};
 /// What init sees of its own VM.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Facts {
-    /// Inodes: user, pid, mnt, net, uts, ipc.
-    namespaces: [u64; 6],
+    /// Inodes: user, pid, mnt, net, uts, ipc, cgroup.
+    namespaces: [u64; 7],
     hostname: String,
     no_new_privs: bool,
     seccomp_mode: u32,
@@ -33,12 +33,12 @@ pub(crate) struct Facts {
 }
 
 /// Order of [`Facts::namespaces`].
-const NAMESPACES: [&str; 6] = ["user", "pid", "mnt", "net", "uts", "ipc"];
+const NAMESPACES: [&str; 7] = ["user", "pid", "mnt", "net", "uts", "ipc", "cgroup"];
 
 impl Facts {
     /// Looks at the VM from inside, after everything is locked.
     pub(crate) fn read_back(plan: &Plan, built: &Built) -> Result<Self, Fault> {
-        let mut namespaces = [0; 6];
+        let mut namespaces = [0; 7];
         for (inode, name) in namespaces.iter_mut().zip(NAMESPACES) {
             let path = format!("/proc/self/ns/{name}");
             *inode = statat(CWD, &path, AtFlags::empty()).at_path(Step::Report, &path)?.st_ino;
@@ -97,11 +97,11 @@ pub(crate) fn compose(
     facts: Facts,
     pid: Pid,
 ) -> Result<IsolationReport, Fault> {
-    let [user, pid_ns, mnt, net, uts, ipc] = facts.namespaces.map(|inode| inode.to_string());
+    let [user, pid_ns, mnt, net, uts, ipc, cgroup] = facts.namespaces.map(|inode| inode.to_string());
     Ok(IsolationReport {
         isolation: Isolation::Sandbox,
         hostname: facts.hostname.clone(),
-        namespaces: Namespaces { user, pid: pid_ns, mnt, net, uts, ipc },
+        namespaces: Namespaces { user, pid: pid_ns, mnt, net, uts, ipc, cgroup },
         uid_map: read_map(pid, "uid_map")?,
         gid_map: read_map(pid, "gid_map")?,
         guest: GuestIdentity {

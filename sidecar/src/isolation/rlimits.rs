@@ -5,6 +5,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::plan::GuestLimits;
 use super::{At as _, Fault, Step};
+use crate::sys::signals;
 
 /// Limits of init and everything it starts. `RLIMIT_CORE` is 1, not 0: only that keeps a core handler behind a pipe
 /// (`core(5)`) from being run by a crash in here.
@@ -17,9 +18,16 @@ const EVERYWHERE: [(Resource, u64); 6] = [
     (Resource::Sigpending, 1024),
 ];
 
-/// Lets this process open as many files as it may: each VM and each live process takes some, and the usual soft limit
-/// of 1024 is for programs that call `select(2)`.
-pub(crate) fn raise_open_files() {
+/// Makes this process, the sidecar, fit to live with the limits it was started under.
+///
+/// It may open as many files as the hard limit lets it: each VM and each live process takes some, and the usual soft
+/// limit of 1024 is for programs that call `select(2)`. And a write beyond the file size limit is an error, not a death.
+pub(crate) fn adapt_sidecar() {
+    signals::ignore(libc::SIGXFSZ);
+    raise_open_files();
+}
+
+fn raise_open_files() {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
     // Refused only where it could not be had: the limit stays.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });

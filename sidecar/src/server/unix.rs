@@ -51,7 +51,7 @@ pub struct UnixListenerConfig {
 /// Serves until SIGTERM or SIGINT. Then clients are told that the sidecar shuts down (close code 1001) and their VMs end;
 /// they are gone when this returns, or are being killed by the kernel if that takes more than 5 s. Call it before any thread or runtime exists.
 pub fn serve_unix(config: &UnixListenerConfig) -> Result<(), ServeError> {
-    rlimits::raise_open_files();
+    rlimits::adapt_sidecar();
     let zygote = Zygote::start()?;
     run(async {
         let fail = |error| ServeError::Listen { path: config.path.display().to_string(), error };

@@ -1,18 +1,21 @@
 //! The VM's process table: what init reads from the kernel, and the spawned processes that have exited.
 
-use std::{collections::VecDeque, time::Duration};
+use std::{
+    collections::{HashSet, VecDeque},
+    sync::Arc,
+};
 
 use agentvm_wire::{
     bytes64,
-    error::{Code, Rejection},
-    id::ProcessId,
+    error::Rejection,
+    id::{ProcessId, RequestId},
+    message::Response,
     process::{ProcessExited, ProcessRow, ProcessSnapshot, ProcessStatus, ProcessTable},
 };
 
-use super::Vm;
+use super::{Vm, reading::rejection};
 use crate::{
-    errno,
-    init::{ListError, Row},
+    init::{Reading, Row},
     process::{DRIVER, Process},
 };
 
@@ -24,8 +27,6 @@ const PAGE_BYTES: u64 = 1 << 20;
 const MAX_PAGE_BYTES: u64 = 4 << 20;
 /// How many bytes of rows init may write for a page at least: more than one row has.
 const MIN_ROWS_BYTES: usize = 256 << 10;
-/// How long init's helper may take to read the kernel's table.
-const DEADLINE: Duration = Duration::from_secs(5);
 
 /// The processes that have exited, oldest first. Those behind an `exec` have no row: nobody knows them by a pid. Their
 /// descendants can still be killed.
@@ -56,27 +57,27 @@ fn push<T>(queue: &mut VecDeque<T>, last: T) {
 }
 
 impl Vm {
+    pub(crate) fn snapshot(self: &Arc<Self>, request: RequestId, page: ProcessSnapshot) {
+        self.answer_later(request, async move |vm: Arc<Self>| {
+            vm.read_table(page).await.map(Response::ProcessTable)
+        });
+    }
+
     /// One page of the table.
-    pub(super) async fn read_table(&self, page: ProcessSnapshot) -> Result<ProcessTable, Rejection> {
+    async fn read_table(&self, page: ProcessSnapshot) -> Result<ProcessTable, Rejection> {
         let max_bytes = page.max_bytes.unwrap_or(PAGE_BYTES).min(MAX_PAGE_BYTES);
         let rows_bytes = usize::try_from(max_bytes).unwrap_or(usize::MAX).max(MIN_ROWS_BYTES);
         let after = page.after.unwrap_or(0);
-        let listing = {
-            // Init refuses what goes beyond its helpers. Nobody closes the semaphore.
-            let _turn = self.listings.acquire().await;
-            self.commands.list(after, rows_bytes, DEADLINE).await.map_err(|error| rejection(&error))?
-        };
-        let last = listing.rows.last().filter(|_| listing.more).map(|row| row.pid);
+        let table = self.read::<Row>(Reading::Table { after }, rows_bytes).await;
+        let table = table.map_err(|error| rejection(&error))?;
+        let last = table.rows.last().filter(|_| table.more).map(|row| row.pid);
         let state = self.lock();
-        let live = listing.rows.into_iter().map(|row| {
-            let root = row.process.and_then(|process| state.processes.get(&process));
-            let itself = root.filter(|root| root.pid == row.pid);
-            // The kernel counts from the fork, and in ticks; the start that was told is exact.
-            let started_at_ms = itself.map_or(row.started_at_ms, Process::started_at_ms);
-            wire_row(row, itself.map(|process| process.id), started_at_ms)
-        });
         let here = |row: &&ProcessRow| row.pid > after && last.is_none_or(|last| row.pid <= last);
-        let mut rows: Vec<ProcessRow> = live.chain(state.exited.rows.iter().filter(here).cloned()).collect();
+        let mut rows: Vec<ProcessRow> = state.exited.rows.iter().filter(here).cloned().collect();
+        // One that has ended since it was read has its row already.
+        let ended: HashSet<ProcessId> = rows.iter().filter_map(|row| row.process).collect();
+        let live = table.rows.into_iter().filter(|row| row.process.is_none_or(|id| !ended.contains(&id)));
+        rows.extend(live.map(wire_row));
         drop(state);
         rows.sort_by_key(|row| row.pid);
         Ok(cut(rows, last, max_bytes))
@@ -100,11 +101,11 @@ fn cut(mut rows: Vec<ProcessRow>, last: Option<u32>, max_bytes: u64) -> ProcessT
     ProcessTable { rows, next }
 }
 
-fn wire_row(row: Row, process: Option<ProcessId>, started_at_ms: u64) -> ProcessRow {
+fn wire_row(row: Row) -> ProcessRow {
     let (args, args_b64) = bytes64::split_all(row.args);
     ProcessRow {
-        process,
-        root: row.process,
+        process: row.process,
+        root: row.root,
         pid: row.pid,
         ppid: row.ppid,
         pgid: row.pgid,
@@ -122,19 +123,9 @@ fn wire_row(row: Row, process: Option<ProcessId>, started_at_ms: u64) -> Process
         },
         exit_code: None,
         signal: None,
-        started_at_ms,
+        started_at_ms: row.started_at_ms,
         exited_at_ms: None,
         rss_bytes: row.rss_bytes,
         cpu_time_us: row.cpu_time_us,
     }
-}
-
-fn rejection(error: &ListError) -> Rejection {
-    let code = match error {
-        ListError::TimedOut(_) => Code::DEADLINE_EXCEEDED,
-        ListError::TooLarge { .. } => Code::TOO_LARGE,
-        ListError::Ended => return Rejection::vm_not_found(),
-        ListError::Failed { errno } => Code::from(errno::name(*errno)),
-    };
-    Rejection::new(code, error.to_string())
 }

@@ -129,6 +129,15 @@ fn the_host_is_not_to_be_seen() {
     assert!(vm.sh(masked).output.lines().all(|line| line == "0"), "E100");
 }
 
+#[test]
+fn the_hosts_cgroups_are_not_to_be_seen() {
+    let of_host = std::fs::read_to_string("/proc/self/cgroup").unwrap();
+    let inside = Vm::new().sh("cat /proc/self/cgroup").output;
+    for path in of_host.lines().filter_map(|line| line.split(':').nth(2)).filter(|path| *path != "/") {
+        assert!(!inside.contains(path), "{path} in {inside}");
+    }
+}
+
 /// The guest may look into its own `/root` only where it is the one user there is.
 fn expected_homes() -> &'static str {
     if rustix::process::geteuid().is_root() { "/home: agentos" } else { "/home: agentos  /root:" }

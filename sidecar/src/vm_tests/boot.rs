@@ -48,6 +48,7 @@ fn the_report_is_what_is_seen_inside() {
         ("mnt", &report.namespaces.mnt),
         ("net", &report.namespaces.net),
         ("ipc", &report.namespaces.ipc),
+        ("cgroup", &report.namespaces.cgroup),
     ] {
         assert_eq!(&inside(&mut vm, name), reported, "{name}");
         assert!(!own(name).to_string_lossy().contains(reported), "{name} is not the host's");
@@ -91,7 +92,7 @@ fn two_vms_have_nothing_in_common() {
     let (first, second) = (host.boot(&VmConfig::default()), host.boot(&VmConfig::default()));
     let (one, two) = (&first.report.namespaces, &second.report.namespaces);
     assert!(one.user != two.user && one.pid != two.pid && one.mnt != two.mnt);
-    assert!(one.net != two.net && one.uts != two.uts && one.ipc != two.ipc);
+    assert!(one.net != two.net && one.uts != two.uts && one.ipc != two.ipc && one.cgroup != two.cgroup);
     if geteuid().is_root() {
         assert_ne!(first.report.uid_map, second.report.uid_map);
     }

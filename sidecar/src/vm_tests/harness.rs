@@ -13,9 +13,10 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{Gid, Uid, fchown};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::time::Timespec;
+use serde::de::DeserializeOwned;
 use tokio::runtime::Runtime;
 
-use crate::init::{Event, ListError, Listing, Row, StartSpec, Stdio};
+use crate::init::{Event, Page, ReadError, Reading, Row, StartSpec, Stdio};
 use crate::zygote::{Booted, Zygote};
 
 /// How long anything may take before a test gives up on it.
@@ -188,7 +189,7 @@ impl Vm {
     }
 
     /// The process table, while events are awaited as the sidecar does; none may come.
-    pub(super) fn list(&mut self) -> Result<Vec<Row>, ListError> {
+    pub(super) fn list(&mut self) -> Result<Vec<Row>, ReadError> {
         self.list_within(1 << 20, Duration::from_secs(10))
     }
 
@@ -196,7 +197,7 @@ impl Vm {
         &mut self,
         max_bytes: usize,
         deadline: Duration,
-    ) -> Result<Vec<Row>, ListError> {
+    ) -> Result<Vec<Row>, ReadError> {
         let listing = self.page(0, max_bytes, deadline)?;
         assert!(!listing.more, "the table fits in {max_bytes} bytes");
         Ok(listing.rows)
@@ -207,15 +208,29 @@ impl Vm {
         after: u32,
         max_bytes: usize,
         deadline: Duration,
-    ) -> Result<Listing, ListError> {
+    ) -> Result<Page<Row>, ReadError> {
+        self.read_within(Reading::Table { after }, max_bytes, deadline)
+    }
+
+    /// Anything there is to read.
+    pub(super) fn read<T: DeserializeOwned>(&mut self, what: Reading) -> Result<Page<T>, ReadError> {
+        self.read_within(what, 1 << 20, Duration::from_secs(10))
+    }
+
+    fn read_within<T: DeserializeOwned>(
+        &mut self,
+        what: Reading,
+        max_bytes: usize,
+        deadline: Duration,
+    ) -> Result<Page<T>, ReadError> {
         let commands = self.booted.commands.clone();
         let (events, ended) = (&mut self.booted.events, &mut self.ended);
         self.host.run(async {
-            let listing = commands.list(after, max_bytes, deadline);
-            tokio::pin!(listing);
+            let reading = commands.read(what, max_bytes, deadline);
+            tokio::pin!(reading);
             loop {
                 tokio::select! {
-                    listing = &mut listing => return listing,
+                    page = &mut reading => return page,
                     event = events.next() => *ended |= event == Event::Ended,
                 }
             }

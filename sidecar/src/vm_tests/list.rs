@@ -2,8 +2,10 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use agentvm_wire::process::ProcessRef;
+
 use super::harness::Vm;
-use crate::init::{ListError, Listing, Row};
+use crate::init::{Handle, Page, ReadError, Reading, Row};
 
 /// Shell: waits until process `$p` is a sleep rather than a shell about to become one.
 const UNTIL_SLEEP: &str = "while [ \"$(cat /proc/$p/comm)\" != sleep ]; do :; done";
@@ -32,7 +34,8 @@ fn each_process_has_one_row_and_the_helper_none() {
     assert_eq!(sleep.cwd.as_deref(), Some(&b"/workspace"[..]));
     assert_eq!(sleep.state, b'S');
     assert!(sleep.rss_bytes > 0);
-    assert_eq!((sh.process, inner.process), (Some(second), Some(second)));
+    assert_eq!((sh.process, sh.root), (Some(second), Some(second)));
+    assert_eq!((inner.process, inner.root), (None, Some(second)));
     assert_eq!((inner.ppid, inner.pid.to_string()), (sh.pid, child));
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis();
     assert!(now.abs_diff(u128::from(sleep.started_at_ms)) < 20_000, "{now} {}", sleep.started_at_ms);
@@ -58,7 +61,7 @@ fn descendants_keep_their_mark_whatever_they_leave() {
     let (id, _) = vm.start_until_line(&format!("{script}; {UNTIL_SLEEP}; echo on; exec sleep 1004"));
     let rows = vm.list().unwrap();
     let orphan = rows.iter().find(|row| row.args.get(1).is_some_and(|arg| arg == b"1003")).unwrap();
-    assert_eq!((orphan.process, orphan.ppid), (Some(id), 1));
+    assert_eq!((orphan.root, orphan.ppid), (Some(id), 1));
 }
 
 #[test]
@@ -74,7 +77,7 @@ fn a_zombie_is_listed_as_one_and_belongs_where_its_parent_does() {
             break zombie;
         }
     };
-    assert_eq!((zombie.process, &zombie.args), (Some(id), &Vec::<Vec<u8>>::new()));
+    assert_eq!((zombie.process, zombie.root, &zombie.args), (None, Some(id), &Vec::<Vec<u8>>::new()));
 }
 
 #[test]
@@ -104,8 +107,8 @@ fn long_arguments_are_cut_and_marked_and_a_page_holds_what_fits() {
     let pids = |rows: &[Row]| rows.iter().map(|row| row.pid).collect::<Vec<_>>();
     assert_eq!(pids(&paged), pids(&all));
     let behind = vm.page(all.last().unwrap().pid, 300_000, limit).unwrap();
-    assert_eq!(behind, Listing { rows: Vec::new(), more: false });
-    assert_eq!(vm.page(0, 20, limit), Err(ListError::TooLarge { limit_bytes: 20 }));
+    assert_eq!(behind, Page { rows: Vec::new(), more: false });
+    assert_eq!(vm.page(0, 20, limit), Err(ReadError::TooLarge { limit_bytes: 20 }));
 }
 
 #[test]
@@ -122,8 +125,8 @@ fn many_arguments_are_cut_and_marked() {
 fn a_list_of_a_vm_that_has_ended_says_so() {
     let mut vm = Vm::new();
     vm.booted.commands.end();
-    assert_eq!(vm.list(), Err(ListError::Ended));
-    assert_eq!(vm.run(vm.booted.commands.list(0, 1000, Duration::from_secs(1))), Err(ListError::Ended));
+    assert_eq!(vm.list(), Err(ReadError::Ended));
+    assert_eq!(vm.run(vm.booted.commands.list(0, 1000, Duration::from_secs(1))), Err(ReadError::Ended));
 }
 
 #[test]
@@ -135,5 +138,51 @@ fn a_guest_that_stops_everything_it_sees_delays_no_list() {
     for _ in 0..20 {
         let rows = vm.list_within(1 << 20, Duration::from_secs(5));
         assert!(rows.is_ok_and(|rows| rows.len() == 2), "E58");
+    }
+}
+
+/// Python: a main thread that ends while another one goes on, and says so once that is so.
+const HEADLESS: &str = "
+import os, threading, time
+def live():
+    while ') Z ' not in open('/proc/self/task/%d/stat' % os.getpid()).read(): time.sleep(0.001)
+    print('on', flush=True)
+    time.sleep(1000)
+threading.Thread(target=live).start()
+__import__('ctypes').CDLL(None).syscall(60 if os.uname().machine == 'x86_64' else 93, 0)
+";
+
+#[test]
+fn a_process_whose_main_thread_has_ended_is_listed_as_what_it_still_is() {
+    if !std::path::Path::new("/usr/bin/python3").exists() {
+        return println!("skipped: this host has no /usr/bin/python3 to share");
+    }
+    let mut vm = Vm::new();
+    vm.sh(&format!("cat > headless.py <<'E'{HEADLESS}E"));
+    let (id, on) = vm.start_until_line("exec python3 headless.py 'a b'");
+    assert_eq!(on, "on");
+    let rows = vm.list().unwrap();
+    let row = rows.iter().find(|row| row.process == Some(id)).unwrap();
+    assert_ne!(char::from(row.state), 'Z');
+    assert_eq!(row.args, [&b"python3"[..], b"headless.py", b"a b"]);
+    assert_eq!(row.cwd.as_deref(), Some(&b"/workspace"[..]));
+    assert!(row.rss_bytes > 0);
+
+    let handles = vm.read::<Handle>(Reading::FileHandles { of: ProcessRef::Process(id), after: None });
+    assert_eq!(handles.unwrap().rows[0].fd, 0);
+}
+
+#[test]
+fn a_start_that_has_not_executed_its_command_is_not_listed() {
+    let mut vm = Vm::new();
+    // Its working directory is a fifo's: not entered before somebody opens that, which nobody does.
+    for _ in 0..100 {
+        let id = vm.id();
+        let spec = vm.spec("sleep", &["1000"]);
+        vm.booted.commands.start(id, spec);
+        for row in vm.list().unwrap() {
+            assert!(row.comm == b"sleep" || row.pid == 1, "{row:?}");
+            assert!(row.pid == 1 || row.process.is_some(), "{row:?}");
+        }
     }
 }

@@ -59,6 +59,26 @@ fn a_fork_bomb_is_gone_in_time_and_others_live_on() {
 }
 
 #[test]
+fn many_trees_at_once_are_killed_as_fast_as_they_were_started() {
+    let mut vm = Vm::new();
+    let begun = Instant::now();
+    let mut sleepers: Vec<_> = (0..400).map(|_| vm.start("sleep", &["1001"])).collect();
+    let started = begun.elapsed();
+    let begun = Instant::now();
+    for id in &sleepers {
+        vm.booted.commands.signal(u64::from(id.0), *id, libc::SIGKILL, SignalTarget::Tree);
+    }
+    while !sleepers.is_empty() {
+        if let Event::Signaled { token, delivered } = vm.event() {
+            assert_eq!(delivered, 1);
+            sleepers.retain(|id| u64::from(id.0) != token);
+        }
+    }
+    let killed = begun.elapsed();
+    assert!(killed < started * 2, "killed in {killed:?}, started in {started:?}");
+}
+
+#[test]
 fn a_child_made_as_inits_own_belongs_to_the_tree() {
     let mut vm = Vm::new();
     if vm.python("").is_none() {

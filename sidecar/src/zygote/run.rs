@@ -15,7 +15,7 @@ use crate::init;
 use crate::isolation::base::Base;
 use crate::isolation::plan::Plan;
 use crate::isolation::seccomp::Programs;
-use crate::isolation::{At as _, Fault, Step, identity};
+use crate::isolation::{At as _, Fault, Step, identity, kernel};
 use crate::packet::{self, Packet};
 use crate::sys::clone::{Forked, fork_into_namespaces, unshare};
 use crate::sys::{SingleThreaded, descriptors, exec, signals};
@@ -26,7 +26,8 @@ const NAMESPACES: UnshareFlags = UnshareFlags::NEWUSER
     .union(UnshareFlags::NEWNS)
     .union(UnshareFlags::NEWNET)
     .union(UnshareFlags::NEWUTS)
-    .union(UnshareFlags::NEWIPC);
+    .union(UnshareFlags::NEWIPC)
+    .union(UnshareFlags::NEWCGROUP);
 
 /// What the zygote ignores: the terminal's signals, closed sockets, and its children, which then vanish unwaited.
 pub(crate) const IGNORED: [i32; 6] =
@@ -63,6 +64,7 @@ impl Nursery {
     fn prepare(socket: &OwnedFd) -> Result<Self, Fault> {
         let proof = SingleThreaded::check().ok_or(Fault::about(Step::Zygote, Errno::BUSY, "threads"))?;
         leave_the_sidecars_session(socket)?;
+        kernel::check()?;
         if geteuid().is_root() {
             rustix::thread::set_thread_groups(&[]).at(Step::Groups)?;
         } else {
@@ -122,6 +124,8 @@ fn leave_the_sidecars_session(socket: &OwnedFd) -> Result<(), Fault> {
     signals::reset_dispositions();
     signals::unblock_all().at(Step::Zygote)?;
     IGNORED.into_iter().for_each(signals::ignore);
+    // Init keeps it so: a file it cannot write is an error it can tell.
+    signals::ignore(libc::SIGXFSZ);
     umask(Mode::empty());
     rustix::thread::set_name(c"agentvm-init").at(Step::Zygote)?;
     descriptors::close_all_but(socket.as_raw_fd()).at(Step::Zygote)

@@ -24,6 +24,7 @@ async fn compare(vm: &AgentOs) {
         ("mnt", &namespaces.mnt),
         ("net", &namespaces.net),
         ("ipc", &namespaces.ipc),
+        ("cgroup", &namespaces.cgroup),
     ] {
         assert_eq!(out(vm, &format!("readlink /proc/self/ns/{name}")).await, format!("{name}:[{inode}]\n"));
         let host = std::fs::read_link(format!("/proc/self/ns/{name}")).unwrap();

@@ -3,8 +3,10 @@
 #![expect(clippy::unwrap_used, reason = "in a test a failure is a panic, and its place says enough")]
 
 mod exec;
+mod inspect;
 mod isolation;
 mod lifetime;
+mod limits;
 mod serve;
 mod spawn;
 mod stdio;

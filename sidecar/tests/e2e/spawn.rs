@@ -7,7 +7,7 @@ use std::{
 
 use agentvm_sdk::{AgentOs, ClientError, Process, SpawnOptions, wire::error::Code};
 
-use crate::support::{DEADLINE, out, until, vm, within, within_limit};
+use crate::support::{DEADLINE, out, said, until, vm, within, within_limit};
 
 fn spawn(vm: &AgentOs, script: &str) -> Process {
     vm.spawn("sh", ["-c", script], SpawnOptions::new()).expect("spawn is accepted")
@@ -15,18 +15,6 @@ fn spawn(vm: &AgentOs, script: &str) -> Process {
 
 async fn stdout(process: &Process) -> String {
     String::from_utf8(within(process.stdout().collect()).await.unwrap()).unwrap()
-}
-
-/// Waits until a process has written a line to standard output.
-async fn said(process: &Process, line: &str) {
-    let mut stream = process.stdout();
-    let mut text = String::new();
-    while !text.lines().any(|seen| seen == line) {
-        match within(stream.next()).await {
-            Some(Ok(agentvm_sdk::Output::Data(bytes))) => text.push_str(&String::from_utf8_lossy(&bytes)),
-            other => panic!("{other:?} after {text:?}"),
-        }
-    }
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use agentvm_sdk::{AgentOs, AgentOsConfig, ExecOptions, ExecResult, Sidecar, SidecarConfig};
+use agentvm_sdk::{AgentOs, AgentOsConfig, ExecOptions, ExecResult, Output, Process, Sidecar, SidecarConfig};
 
 /// Nothing here takes long; what does not end hangs.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
@@ -51,6 +51,18 @@ pub(crate) async fn out(vm: &AgentOs, command: &str) -> String {
     let result = sh(vm, command).await;
     assert_eq!(result.exit_code, 0, "{command}: {}", result.stderr);
     result.stdout
+}
+
+/// Waits until a process has written a line to standard output.
+pub(crate) async fn said(process: &Process, line: &str) {
+    let mut stream = process.stdout();
+    let mut text = String::new();
+    while !text.lines().any(|seen| seen == line) {
+        match within(stream.next()).await {
+            Some(Ok(Output::Data(bytes))) => text.push_str(&String::from_utf8_lossy(&bytes)),
+            other => panic!("{other:?} after {text:?}"),
+        }
+    }
 }
 
 /// A future that must end.

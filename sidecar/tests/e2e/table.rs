@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use agentvm_sdk::{Output, ProcessStatus, ProcessTreeNode, SpawnOptions};
 
-use crate::support::{DEADLINE, out, until, vm, within};
+use crate::support::{DEADLINE, out, said, until, vm, within};
 
 #[tokio::test]
 async fn d2_a_spawned_process_has_one_row_and_its_children_hang_under_it() {
@@ -165,4 +165,82 @@ async fn e68_a_large_table_comes_page_by_page_and_whole() {
     let table = within(vm.all_processes()).await.unwrap();
     let cut = table.iter().filter(|row| row.args_truncated).count();
     assert_eq!((table.len(), cut), (402, 401));
+}
+
+#[tokio::test]
+async fn what_was_spawned_before_is_in_the_table_under_its_pid_whenever_that_is_asked_for() {
+    let vm = vm().await;
+    for _ in 0..50 {
+        let process = vm.spawn("sleep", ["600"], SpawnOptions::new()).unwrap();
+        let table = within(vm.all_processes()).await.unwrap();
+        let rows: Vec<_> = table.iter().filter(|row| row.pid == process.pid()).collect();
+        assert_eq!(rows.len(), 1, "{table:#?}");
+        assert_eq!((&*rows[0].command, &rows[0].args[..]), ("sleep", &["sleep".into(), "600".into()][..]));
+        process.kill();
+    }
+}
+
+/// Started and ended all the time, a process is seen while it starts, runs, ends and has ended: never twice.
+#[tokio::test]
+async fn d2_a_process_that_ends_while_the_table_is_read_has_one_row() {
+    let vm = vm().await;
+    let churn = async {
+        for _ in 0..300 {
+            let process = vm.spawn("true", ["unique"], SpawnOptions::new()).unwrap();
+            within(process.wait()).await.unwrap();
+        }
+    };
+    let look = async {
+        loop {
+            let table = within(vm.all_processes()).await.unwrap();
+            let spawned = table.iter().filter(|row| row.args.get(1).is_some_and(|arg| arg == "unique"));
+            for row in spawned {
+                assert!(row.pid >= 1_000_000, "shown by a pid that is not its own: {row:?}");
+                assert_eq!((row.ppid, row.pgid, row.sid), (1, row.pid, row.pid), "{row:?}");
+            }
+            let pids: HashSet<u32> = table.iter().map(|row| row.pid).collect();
+            assert_eq!(pids.len(), table.len(), "{table:#?}");
+        }
+    };
+    tokio::select! {
+        () = churn => {}
+        () = look => {}
+    }
+    let table = within(vm.all_processes()).await.unwrap();
+    assert_eq!(table.len(), 257, "init and the last 256");
+    assert!(table.iter().skip(1).map(|row| row.pid).eq(1_000_044..1_000_300));
+}
+
+#[tokio::test]
+async fn a_process_whose_main_thread_has_ended_is_no_zombie() {
+    let vm = vm().await;
+    let script = "import ctypes, os, threading, time\n\
+                  def live():\n\
+                  \x20   while ') Z ' not in open(f'/proc/self/task/{os.getpid()}/stat').read(): time.sleep(.001)\n\
+                  \x20   print('up', flush=True)\n\
+                  \x20   time.sleep(600)\n\
+                  threading.Thread(target=live).start()\n\
+                  ctypes.CDLL(None).syscall(60 if os.uname().machine == 'x86_64' else 93, 0)";
+    let process = vm.spawn("python3", ["-c", script, "a b"], SpawnOptions::new()).unwrap();
+    said(&process, "up").await;
+    let table = within(vm.all_processes()).await.unwrap();
+    let row = table.iter().find(|row| row.pid == process.pid()).unwrap();
+    assert_eq!(row.status, ProcessStatus::Running);
+    assert_eq!((row.args[3].as_str(), row.cwd.as_str()), ("a b", "/workspace"));
+    assert!(vm.get_process(process.pid()).unwrap().running);
+    assert_eq!(within(vm.read_process_cmdline(process.pid())).await.unwrap().len(), 4);
+    assert!(!within(vm.read_process_file_handles(process.pid())).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn start_times_stay_what_they_are() {
+    let vm = vm().await;
+    let process = vm.spawn("sh", ["-c", "sleep 600 & echo up; wait"], SpawnOptions::new()).unwrap();
+    said(&process, "up").await;
+    let mut starts = HashSet::new();
+    for _ in 0..50 {
+        let table = within(vm.all_processes()).await.unwrap();
+        starts.extend(table.iter().map(|row| (row.pid, row.start_time_ms)));
+    }
+    assert_eq!(starts.len(), 3, "{starts:?}");
 }

@@ -9,8 +9,10 @@ use crate::{
     id::{ProcessId, RequestId, StreamId, VmId},
     message::{Envelope, Request, Scope},
     process::{
-        Drain, Execute, OutputMode, ProcessSnapshot, SignalProcess, SignalTarget, StdinMode, StdioStreams,
+        Drain, Execute, OutputMode, ProcessRef, ProcessSnapshot, ReadCmdline, ReadFileHandles, SignalProcess,
+        SignalTarget, StdinMode, StdioStreams,
     },
+    resource::ReadResourceUsage,
     session::{Hello, Peer},
     vm::{DisposeVm, ListVms, VmConfig, VmLimits, VmUser, WritableLayer},
 };
@@ -52,6 +54,22 @@ pub fn client() -> Vec<Sample> {
             Scope::vm(vm()),
             Request::ProcessSnapshot(ProcessSnapshot { after: Some(17), max_bytes: Some(65_536) }),
         ),
+        request(
+            "read_cmdline",
+            13,
+            Scope::vm(vm()),
+            Request::ReadCmdline(ReadCmdline {
+                of: ProcessRef::Process(ProcessId(1_000_000)),
+                offset: Some(1_048_576),
+            }),
+        ),
+        request(
+            "read_file_handles",
+            14,
+            Scope::vm(vm()),
+            Request::ReadFileHandles(ReadFileHandles { of: ProcessRef::Pid(3), after: Some(2) }),
+        ),
+        request("resource_usage", 15, Scope::vm(vm()), Request::ResourceUsage(ReadResourceUsage {})),
         request("dispose_vm", 10, Scope::vm(vm()), Request::DisposeVm(DisposeVm {})),
         Sample::new("cancel", Envelope::Cancel { id: RequestId(5) }),
         Sample::new("credit", Envelope::Credit { stream: StreamId(2), received: 131_072, limit: 327_680 }),

@@ -5,13 +5,15 @@ use super::{
     client::{execute_minimal, vm},
 };
 use crate::{
+    bytes64::Bytes64,
     error::{Code, Details, Rejection},
     id::{ProcessId, RequestId, StreamId},
     message::{Envelope, Event, Response, Scope},
     process::{
-        Execute, ExitCause, OutputDrained, ProcessExited, ProcessRow, ProcessSignaled, ProcessStarted,
-        ProcessStatus, ProcessTable, StreamEnds,
+        Cmdline, Execute, ExitCause, FileAccess, FileHandle, FileHandles, FileKind, OutputDrained,
+        ProcessExited, ProcessRow, ProcessSignaled, ProcessStarted, ProcessStatus, ProcessTable, StreamEnds,
     },
+    resource::{LimitWarning, Resource, ResourceUsage},
     session::{Limits, Peer, Welcome},
     vm::{
         GuestIdentity, IdMapping, Isolation, IsolationReport, LimitReport, Namespaces, Partial,
@@ -34,6 +36,9 @@ pub fn sidecar() -> Vec<Sample> {
         ),
         response("process_signaled", 5, 8, Response::ProcessSignaled(ProcessSignaled { delivered: 2 })),
         response("process_table", 6, 9, Response::ProcessTable(process_table())),
+        response("cmdline", 16, 13, Response::Cmdline(cmdline())),
+        response("file_handles", 17, 14, Response::FileHandles(file_handles())),
+        response("resource_usage", 18, 15, Response::ResourceUsage(resource_usage())),
         response("vm_disposed", 7, 10, Response::VmDisposed(VmDisposed {})),
         response("rejected", 8, 6, Response::Rejected(missing_cwd())),
         response("rejected_limit", 9, 11, Response::Rejected(too_large())),
@@ -74,6 +79,17 @@ pub fn sidecar() -> Vec<Sample> {
             Event::VmState(VmStateChanged {
                 state: VmState::Failed,
                 reason: Some("init was killed by signal 9".into()),
+            }),
+        ),
+        event(
+            "limit_warning",
+            19,
+            Scope::vm(vm()),
+            Event::LimitWarning(LimitWarning {
+                limit: "max_processes".into(),
+                observed: 3277,
+                capacity: 4096,
+                fill_percent: 80,
             }),
         ),
         Sample::new("credit", Envelope::Credit { stream: StreamId(1), received: 65_536, limit: 327_680 }),
@@ -131,6 +147,7 @@ fn isolation_report() -> IsolationReport {
             net: inode(16),
             uts: inode(13),
             ipc: inode(15),
+            cgroup: inode(16),
         },
         uid_map: mapping(1_073_741_824),
         gid_map: mapping(1_073_741_824),
@@ -243,6 +260,43 @@ fn process_table() -> ProcessTable {
         ..init.clone()
     };
     ProcessTable { rows: vec![init, shell, child], next: Some(3) }
+}
+
+fn cmdline() -> Cmdline {
+    Cmdline { cmdline_b64: Bytes64(b"sh\0-c\0read line\0\0".to_vec()), next: None }
+}
+
+fn file_handles() -> FileHandles {
+    let pipe = FileHandle {
+        fd: 3,
+        kind: FileKind::Pipe,
+        target: "pipe:[48211]".into(),
+        target_b64: None,
+        access: FileAccess::Write,
+        append: false,
+        nonblocking: true,
+        close_on_exec: true,
+        position_bytes: 0,
+    };
+    let (target, target_b64) = crate::bytes64::split(b"/workspace/caf\xe9".into());
+    let log = FileHandle {
+        fd: 4,
+        kind: FileKind::File,
+        target,
+        target_b64,
+        access: FileAccess::ReadWrite,
+        append: true,
+        nonblocking: false,
+        close_on_exec: false,
+        position_bytes: 4096,
+    };
+    FileHandles { handles: vec![pipe, log], next: Some(4) }
+}
+
+fn resource_usage() -> ResourceUsage {
+    let processes =
+        Resource { name: "max_processes".into(), used: 3, limit: Some(4096), unit: "processes".into() };
+    ResourceUsage { resources: vec![processes] }
 }
 
 fn missing_cwd() -> Rejection {

@@ -12,7 +12,7 @@ use crate::{
     process::{
         exit::Outcome,
         lifecycle::{Event, Lifecycle, Progress},
-        retained::Retained,
+        retained::{Pressure, Retained},
     },
     stdio::{
         OutputStream,
@@ -51,8 +51,7 @@ pub(super) struct Effects {
     pub(super) wakers: Vec<Waker>,
     pub(super) consumed: Vec<(StreamId, u64)>,
     pub(super) outcome: Option<Outcome>,
-    /// The VM's processes hold more than they may.
-    pub(super) too_much: bool,
+    pub(super) pressure: Option<Pressure>,
 }
 
 impl State {
@@ -137,11 +136,11 @@ impl State {
         }
     }
 
-    /// Counts what the outputs hold now in the VM's sum; whether that is too much.
-    pub(super) fn account(&mut self, retained: &Retained) -> bool {
+    /// Counts what the outputs hold now in the VM's sum.
+    pub(super) fn account(&mut self, retained: &Retained) -> Option<Pressure> {
         let before = self.held;
         self.held = self.outputs().map(|output| output.ring.held_bytes()).sum();
-        self.held != before && retained.change(before, self.held)
+        if self.held == before { None } else { retained.change(before, self.held) }
     }
 
     pub(super) fn give_back(&mut self, retained: &Retained) {

@@ -13,7 +13,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{Notify, oneshot};
 
-use crate::init::messages::{ListOutcome, Reply, Request};
+use crate::init::messages::{ReadOutcome, Reply, Request};
 use crate::isolation::uid_ranges::UidRange;
 use crate::packet;
 use crate::sys::reactor::watch;
@@ -40,8 +40,8 @@ struct Outbox {
     packets: VecDeque<(Vec<u8>, Vec<OwnedFd>)>,
     /// Starts that never left: process, why.
     failed: Vec<(ProcessId, Errno)>,
-    listings: HashMap<u64, oneshot::Sender<ListOutcome>>,
-    last_listing: u64,
+    readings: HashMap<u64, oneshot::Sender<ReadOutcome>>,
+    last_reading: u64,
     ended: bool,
 }
 
@@ -174,28 +174,28 @@ impl Connection {
     }
 
     /// A fresh token, and what resolves when its answer comes; to an error if the VM ends before.
-    pub(super) fn expect_listing(&self) -> (u64, oneshot::Receiver<ListOutcome>) {
+    pub(super) fn expect_reading(&self) -> (u64, oneshot::Receiver<ReadOutcome>) {
         let (sender, receiver) = oneshot::channel();
         let mut outbox = self.outbox();
-        outbox.last_listing += 1;
-        let token = outbox.last_listing;
+        outbox.last_reading += 1;
+        let token = outbox.last_reading;
         if !outbox.ended {
-            outbox.listings.insert(token, sender);
+            outbox.readings.insert(token, sender);
         }
         (token, receiver)
     }
 
-    pub(super) fn finish_listing(&self, token: u64, outcome: ListOutcome) {
-        if let Some(waiter) = self.outbox().listings.remove(&token) {
+    pub(super) fn finish_reading(&self, token: u64, outcome: ReadOutcome) {
+        if let Some(waiter) = self.outbox().readings.remove(&token) {
             // The caller may have stopped waiting.
             let _ = waiter.send(outcome);
         }
     }
 
-    pub(super) fn abandon_listings(&self) {
+    pub(super) fn abandon_readings(&self) {
         let mut outbox = self.outbox();
         outbox.ended = true;
-        outbox.listings.clear();
+        outbox.readings.clear();
     }
 }
 
