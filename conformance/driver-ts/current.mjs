@@ -1,4 +1,5 @@
-// The driver over `@rivet-dev/agentos-core`, the API on a sidecar.
+// The driver over `@rivet-dev/agentos-core`, the API on a sidecar. `exec` and `execArgv` are its flat forms: they take the
+// options that ours take.
 
 import { drive, installed } from "./driver.mjs";
 
@@ -20,15 +21,6 @@ function process({ pid, ppid, command, state, startedAtMs, children }) {
   };
 }
 
-/** A result without an exit code carries an error in its place. */
-function result({ exitCode, stdout, stderr, error }) {
-  if (exitCode === undefined && error) throw error;
-  return { exitCode, stdout, stderr };
-}
-
-/** Output is not captured unless asked for. */
-const captured = (options) => ({ ...options, output: { capture: "all" } });
-
 const exit = ({ exitCode, signal }) => ({ exit_code: exitCode, signal });
 
 drive({
@@ -36,8 +28,8 @@ drive({
     if (env) throw new Error("this SDK has no environment of the VM");
     vm = await AgentOs.create();
   },
-  exec: async (command, options) => result(await vm.process.exec(command, captured(options))),
-  execArgv: async (command, args, options) => result(await vm.process.execFile(command, args, captured(options))),
+  exec: async (command, options) => vm.exec(command, options),
+  execArgv: async (command, args, options) => vm.execArgv(command, args, options),
   spawn: async (command, args, options) => (await vm.process.spawn(command, args, options)).pid,
   writeStdin: async (pid, data) => vm.process.writeStdin(pid, data),
   closeStdin: async (pid) => vm.process.closeStdin(pid),

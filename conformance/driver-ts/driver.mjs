@@ -1,4 +1,4 @@
-// The loop that both TypeScript drivers share: reads orders, has an SDK perform them, reports each, judges nothing.
+// The loop that the TypeScript drivers share: reads orders, has an SDK perform them, reports each, judges nothing.
 
 import { createInterface } from "node:readline";
 
@@ -7,19 +7,24 @@ export function installed(target, path) {
   return new URL(`../targets/${target}/node_modules/${path}`, import.meta.url).href;
 }
 
-/** Performs every order with `sdk`, an object with one method per action (and
- * one, named as it is, for each action that it alone knows); the end of input is the order to end. */
+/**
+ * Performs every order with `sdk`, an object with one method per action, which goes by the name of the action itself where
+ * only one SDK has it; the end of input is the order to end. The order to create a VM begins a scenario: what there was
+ * before is disposed of.
+ */
 export function drive(sdk) {
-  const machine = new Machine(sdk);
+  let machine = new Machine(sdk);
   let last = Promise.resolve();
   const lines = createInterface({ input: process.stdin });
   lines.on("line", (line) => {
     const { step, ...order } = JSON.parse(line);
     last = last.then(async () => {
-      const begun = performance.now();
+      if (order.op === "create") {
+        await machine.end();
+        machine = new Machine(sdk);
+      }
       const report = await machine.perform(order).catch(failed);
-      const elapsed_ms = Math.round(performance.now() - begun);
-      process.stdout.write(`${JSON.stringify({ step, elapsed_ms, ...report })}\n`);
+      process.stdout.write(`${JSON.stringify({ step, ...report })}\n`);
     });
   });
   lines.on("close", () => process.exit(0));
@@ -32,6 +37,7 @@ function failed(error) {
 /** What the steps refer to. */
 class Machine {
   #sdk;
+  #created = false;
   #spawned = new Map();
   #execs = new Map();
 
@@ -39,11 +45,17 @@ class Machine {
     this.#sdk = sdk;
   }
 
+  /** Ends what a scenario left; how that goes is no scenario's matter. */
+  async end() {
+    if (this.#created) await this.#sdk.dispose().catch(() => {});
+  }
+
   async perform({ op, ...order }) {
     const sdk = this.#sdk;
     switch (op) {
       case "create":
         await sdk.create(order);
+        this.#created = true;
         return {};
       case "exec":
         return this.#run(order.as, () => sdk.exec(order.command, options(order)));

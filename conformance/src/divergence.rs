@@ -1,17 +1,25 @@
 //! Where a TypeScript SDK does something else, on purpose or by a fault of its own, and why ours is right.
 //!
-//! One file for each of them, `divergences/<target>.yaml`. A scenario that is listed there and holds all the same fails
-//! the run: the list tells what is, not what was.
+//! One file for each of them, `divergences/<target>.yaml`. A scenario that is listed there and holds all the same, or
+//! differs in another way than the list says, fails the run: the list tells what is, not what was.
 
 #[cfg(test)]
 mod tests;
 
-use std::{collections::HashMap, fs, path::Path};
+use std::{collections::BTreeMap, fs, path::Path, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
-use serde::Deserialize;
+use regex::Regex;
+use serde::{Deserialize, Deserializer, de::Error as _};
 
-use crate::{run::Outcome, target::Target};
+use crate::{
+    run::{NO_ANSWER, Outcome},
+    scenario::Scenario,
+    target::Target,
+};
+
+/// How long a driver is waited for where its SDK is known to hang.
+const HANG_LIMIT: Duration = Duration::from_secs(10);
 
 /// One difference, and the scenarios that show it.
 #[derive(Debug, Clone, Deserialize)]
@@ -21,6 +29,9 @@ pub struct Divergence {
     pub does: String,
     /// Why what the scenarios say is right.
     pub because: String,
+    /// What one complaint at least matches, at each of the scenarios.
+    #[serde(deserialize_with = "pattern")]
+    pub shows: Regex,
     /// It does so only now and then: the scenarios may hold as well.
     #[serde(default)]
     pub unsteady: bool,
@@ -28,14 +39,20 @@ pub struct Divergence {
     pub scenarios: Vec<String>,
 }
 
-/// All of them, by target and scenario.
+impl Divergence {
+    fn hangs(&self) -> bool {
+        self.shows.is_match(NO_ANSWER)
+    }
+}
+
+/// The lists of all targets.
 #[derive(Debug, Default)]
-pub struct Divergences(HashMap<(Target, String), Divergence>);
+pub struct Divergences(BTreeMap<Target, Vec<Divergence>>);
 
 impl Divergences {
     /// Reads the lists; a target without one has none. `folder` is that of conformance.
     pub fn load(folder: &Path) -> Result<Self> {
-        let mut all = HashMap::new();
+        let mut lists = BTreeMap::new();
         for target in Target::ALL {
             let path = folder.join("divergences").join(target.name()).with_extension("yaml");
             if !path.exists() {
@@ -44,24 +61,31 @@ impl Divergences {
             let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
             let list: Vec<Divergence> =
                 serde_saphyr::from_str(&text).with_context(|| path.display().to_string())?;
-            for divergence in list {
-                for scenario in &divergence.scenarios {
-                    let twice = all.insert((target, scenario.clone()), divergence.clone()).is_some();
-                    ensure!(!twice, "{} lists {scenario} twice", path.display());
-                }
-            }
+            let mut names: Vec<_> = list.iter().flat_map(|divergence| &divergence.scenarios).collect();
+            names.sort_unstable();
+            let twice = names.windows(2).find(|pair| pair[0] == pair[1]);
+            ensure!(twice.is_none(), "{} lists {} twice", path.display(), twice.unwrap_or_default()[0]);
+            lists.insert(target, list);
         }
-        Ok(Self(all))
+        Ok(Self(lists))
     }
 
-    /// Every target and scenario that is listed.
-    pub fn listed(&self) -> impl Iterator<Item = (Target, &str)> {
-        self.0.keys().map(|(target, scenario)| (*target, scenario.as_str()))
+    /// A target's list, in the order of its file.
+    pub fn of(&self, target: Target) -> &[Divergence] {
+        self.0.get(&target).map_or(&[], Vec::as_slice)
     }
 
     /// The difference listed for a scenario.
     pub fn get(&self, target: Target, scenario: &str) -> Option<&Divergence> {
-        self.0.get(&(target, scenario.to_owned()))
+        let shows = |divergence: &&Divergence| divergence.scenarios.iter().any(|name| name == scenario);
+        self.of(target).iter().find(shows)
+    }
+
+    /// How long a driver is waited for.
+    pub fn limit(&self, target: Target, scenario: &Scenario) -> Duration {
+        let limit = scenario.limit() * target.patience();
+        let hangs = self.get(target, &scenario.name).is_some_and(Divergence::hangs);
+        if hangs { limit.min(HANG_LIMIT) } else { limit }
     }
 
     /// What an outcome means in the light of the list.
@@ -70,10 +94,21 @@ impl Divergences {
         let Some(divergence) = self.get(target, scenario) else { return outcome };
         match outcome {
             Outcome::Holds if divergence.unsteady => Outcome::Holds,
-            Outcome::Holds => Outcome::HoldsThoughListed,
-            Outcome::Fails(complaints) => Outcome::Diverges(complaints),
-            Outcome::Hangs { .. } => Outcome::Diverges(outcome.complaints()),
+            Outcome::Holds => Outcome::Misfiled(vec!["holds, but is listed as a divergence".to_owned()]),
+            Outcome::Fails(_) | Outcome::Hangs { .. } => {
+                let mut complaints = outcome.complaints();
+                if complaints.iter().any(|complaint| divergence.shows.is_match(complaint)) {
+                    return Outcome::Diverges(complaints);
+                }
+                complaints
+                    .push(format!("differs otherwise than listed, which is {:?}", divergence.shows.as_str()));
+                Outcome::Misfiled(complaints)
+            }
             other => other,
         }
     }
+}
+
+fn pattern<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Regex, D::Error> {
+    Regex::new(&String::deserialize(deserializer)?).map_err(D::Error::custom)
 }

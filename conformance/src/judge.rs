@@ -41,7 +41,10 @@ fn compare(expect: &Expect, report: &Report, pids: &Pids) -> Vec<String> {
     let mut wrong = Vec::new();
     match (&expect.error, &report.error) {
         (None, Some(Failure { message, .. })) => return vec![format!("failed: {message}")],
-        (Some(_), None) => wrong.push("did not fail".to_owned()),
+        (Some(_), None) => {
+            let code = report.exit_code.map(|code| format!(", exit code is {code}"));
+            wrong.push(format!("did not fail{}", code.unwrap_or_default()));
+        }
         (Some(expected), Some(failure)) => wrong.extend(failure_complaint(expected, failure)),
         (None, None) => {}
     }
@@ -74,11 +77,6 @@ fn compare(expect: &Expect, report: &Report, pids: &Pids) -> Vec<String> {
     }
     if let Some(rows) = &expect.processes {
         wrong.extend(field::rows_complaints(rows, report.processes.as_ref(), pids));
-    }
-    if let Some(limit) = expect.within_ms
-        && report.elapsed_ms > limit
-    {
-        wrong.push(format!("took {} ms, limit is {limit}", report.elapsed_ms));
     }
     wrong
 }

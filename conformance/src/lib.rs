@@ -2,13 +2,16 @@
 //! published TypeScript ones.
 //!
 //! A [`scenario`] is a YAML file of steps and what each must come to. A [`target`] names a driver, a program that
-//! performs the steps over one SDK and [reports](report) what happened. [`run`] starts drivers and bounds their time,
-//! [`judge`] compares, [`divergence`] knows what
-//! differs and why, [`table`] and [`junit`] show the outcome.
+//! performs the steps over one SDK and [reports](report) what happened; the published SDKs are [installed](install) as
+//! their lock files say. [`run`] starts drivers and bounds their time, [`judge`] compares, [`divergence`] knows what
+//! differs and why, [`parity`] how much of the API's own tests does; [`table`] and [`junit`] show the outcome.
 
 pub mod divergence;
+pub mod install;
 pub mod judge;
 pub mod junit;
+pub mod overview;
+pub mod parity;
 pub mod report;
 pub mod run;
 pub mod scenario;

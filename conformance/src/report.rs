@@ -10,8 +10,6 @@ use serde_json::Value;
 pub struct Report {
     /// Which step; 0 is the creation of the VM.
     pub step: usize,
-    /// From the call to its answer.
-    pub elapsed_ms: u64,
     /// The call failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<Failure>,

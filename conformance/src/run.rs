@@ -1,30 +1,33 @@
-//! Runs scenarios on targets: several at once, each with a driver of its own.
+//! Runs scenarios on targets: several at once, each on a driver that does nothing else meanwhile.
 
 mod driver;
+mod recordings;
+mod scratch;
 mod sidecar;
 #[cfg(test)]
 mod tests;
+mod worker;
 
 use std::{
+    collections::BTreeMap,
     path::Path,
-    process::Command,
     sync::{
         Mutex,
         atomic::{AtomicUsize, Ordering},
     },
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 
-use crate::{
-    divergence::Divergences,
-    judge,
-    scenario::Scenario,
-    target::{NotRun, Target},
-};
+use crate::{divergence::Divergences, install::NotRun, scenario::Scenario, target::Target};
+use scratch::Scratch;
 use sidecar::Sidecar;
+use worker::Worker;
+
+/// What is said of a driver that had to be killed.
+pub(crate) const NO_ANSWER: &str = "no answer in time; the driver was killed";
 
 /// One scenario on one target.
 #[derive(Debug)]
@@ -51,10 +54,10 @@ pub enum Outcome {
         /// Reports that had come.
         reports: usize,
     },
-    /// It does not hold or hangs, and is listed as a divergence.
+    /// It does not hold or hangs, as is listed.
     Diverges(Vec<String>),
-    /// It is listed as a divergence, wrongly.
-    HoldsThoughListed,
+    /// It is listed as a divergence, wrongly: it holds, or does something else than is listed.
+    Misfiled(Vec<String>),
     /// The target cannot be run here.
     NotRun(NotRun),
 }
@@ -69,11 +72,10 @@ impl Outcome {
     pub fn complaints(&self) -> Vec<String> {
         match self {
             Self::Holds => Vec::new(),
-            Self::Fails(complaints) | Self::Diverges(complaints) => complaints.clone(),
-            Self::Hangs { reports } => {
-                vec![format!("step {reports}: no answer in time; the driver was killed")]
+            Self::Fails(complaints) | Self::Diverges(complaints) | Self::Misfiled(complaints) => {
+                complaints.clone()
             }
-            Self::HoldsThoughListed => vec!["holds, but is listed as a divergence".to_owned()],
+            Self::Hangs { reports } => vec![format!("step {reports}: {NO_ANSWER}")],
             Self::NotRun(reason) => vec![reason.to_string()],
         }
     }
@@ -85,11 +87,13 @@ pub struct Plan<'a> {
     /// Where drivers and installed packages are.
     pub folder: &'a Path,
     /// The scenarios.
-    pub scenarios: &'a [Scenario],
-    /// The targets.
-    pub targets: &'a [Target],
+    pub scenarios: &'a [&'a Scenario],
+    /// The targets, and why some cannot be run here.
+    pub targets: &'a BTreeMap<Target, Result<(), NotRun>>,
     /// What is known to differ.
     pub divergences: &'a Divergences,
+    /// Where performances of published SDKs are kept from run to run; without it all are new.
+    pub recordings: Option<&'a Path>,
     /// How many run at once.
     pub jobs: usize,
 }
@@ -99,17 +103,19 @@ impl<'a> Plan<'a> {
     pub fn run(&self) -> Result<Vec<Cell<'a>>> {
         let on = |target: &Target| {
             let taken = self.scenarios.iter().filter(|scenario| target.takes(scenario));
-            taken.map(|scenario| (*target, scenario)).collect::<Vec<_>>()
+            taken.map(|scenario| (*target, *scenario)).collect::<Vec<_>>()
         };
-        let wanted: Vec<_> = self.targets.iter().flat_map(on).collect();
-        let sidecar = self.sidecar()?;
+        let wanted: Vec<_> = self.targets.keys().flat_map(on).collect();
+        let scratch = Scratch::create().context("there is no folder for temporary files")?;
+        let sidecar = self.sidecar(scratch.path())?;
         let next = AtomicUsize::new(0);
         let done = Mutex::new(Vec::new());
         thread::scope(|scope| {
             for _ in 0..self.jobs.max(1) {
                 scope.spawn(|| {
+                    let mut worker = Worker::new(self, scratch.path(), sidecar.as_ref());
                     while let Some((target, scenario)) = wanted.get(next.fetch_add(1, Ordering::Relaxed)) {
-                        let cell = self.cell(scenario, *target, sidecar.as_ref());
+                        let cell = worker.cell(scenario, *target);
                         done.lock().expect("no code panics under this lock").push(cell);
                     }
                 });
@@ -120,44 +126,9 @@ impl<'a> Plan<'a> {
         Ok(cells)
     }
 
-    /// What the client of the protocol connects to, if it is among the targets and can be run.
-    fn sidecar(&self) -> Result<Option<Sidecar>> {
-        let is_wanted =
-            self.targets.contains(&Target::TsClient) && Target::TsClient.driver(self.folder).is_ok();
-        is_wanted.then(Sidecar::start).transpose()
+    /// What the client of the protocol connects to, if it is to be run and can be.
+    fn sidecar(&self, scratch: &Path) -> Result<Option<Sidecar>> {
+        let is_wanted = self.targets.get(&Target::TsClient).is_some_and(Result::is_ok);
+        is_wanted.then(|| Sidecar::start(scratch)).transpose()
     }
-
-    fn cell(&self, scenario: &'a Scenario, target: Target, sidecar: Option<&Sidecar>) -> Cell<'a> {
-        let begun = Instant::now();
-        let outcome = match target.driver(self.folder) {
-            Ok(mut command) => {
-                if target == Target::TsClient
-                    && let Some(sidecar) = sidecar
-                {
-                    sidecar.introduce(&mut command);
-                }
-                self.divergences.explain(target, &scenario.name, outcome(command, scenario, target))
-            }
-            Err(reason) => Outcome::NotRun(reason),
-        };
-        Cell { scenario, target, outcome, took: begun.elapsed() }
-    }
-}
-
-fn outcome(command: Command, scenario: &Scenario, target: Target) -> Outcome {
-    let end = match driver::run(command, scenario, scenario.limit() * target.patience()) {
-        Ok(end) => end,
-        Err(error) => return Outcome::Fails(vec![format!("{error:#}")]),
-    };
-    if !end.in_time {
-        return Outcome::Hangs { reports: end.reports.len() };
-    }
-    let mut complaints = judge::complaints(scenario, &end.reports);
-    if complaints.is_empty() {
-        return Outcome::Holds;
-    }
-    if !end.stderr.is_empty() {
-        complaints.push(format!("driver: {}", end.stderr.trim_end()));
-    }
-    Outcome::Fails(complaints)
 }

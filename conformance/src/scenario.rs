@@ -29,13 +29,17 @@ pub struct Scenario {
     /// Rows of the list of cases and numbers of the list of faults that it covers.
     #[serde(default)]
     pub covers: Vec<String>,
+    /// Where in the TypeScript SDK's own tests and documentation it is taken from: a file of its repository, and the
+    /// words that name the case there.
+    pub from: Option<String>,
     /// Where the expectation comes from if no TypeScript SDK meets it: POSIX, a page of the Linux manual, the API's
     /// documentation.
     pub note: Option<String>,
     /// It runs on the client of the protocol, too, because it shows what the protocol itself promises.
     #[serde(default)]
     pub wire: bool,
-    /// Bounds the whole scenario; a driver that has not reported every step by then hangs.
+    /// Bounds the whole scenario; a driver that has not reported every step by then hangs. What must not hold up a call
+    /// lasts longer than this.
     #[serde(default = "default_limit_ms")]
     pub limit_ms: u64,
     /// The VM the steps are done to.

@@ -8,7 +8,7 @@ use crate::{
 };
 
 /// Every word a cell may be told in.
-const WORDS: [&str; 6] = ["holds", "diverges", "FAILS", "HANGS", "LISTED", "not run"];
+const WORDS: [&str; 6] = ["holds", "diverges", "FAILS", "HANGS", "MISFILED", "not run"];
 
 /// Cells of a run, shown as text.
 #[derive(Debug)]
@@ -78,7 +78,7 @@ fn word(outcome: &Outcome) -> &'static str {
         Outcome::Fails(_) => "FAILS",
         Outcome::Hangs { .. } => "HANGS",
         Outcome::Diverges(_) => "diverges",
-        Outcome::HoldsThoughListed => "LISTED",
+        Outcome::Misfiled(_) => "MISFILED",
         Outcome::NotRun(_) => "not run",
     }
 }

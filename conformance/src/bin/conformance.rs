@@ -1,14 +1,12 @@
 //! The runner: scenarios × targets, one table, exit code 0 only if every cell is good.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    process::ExitCode,
-};
+use std::{fs, path::PathBuf, process::ExitCode};
 
 use agentvm_conformance::{
     divergence::Divergences,
+    install,
     junit::Junit,
+    parity::Parity,
     run::{Outcome, Plan},
     scenario::{self, Scenario},
     table::Table,
@@ -32,6 +30,12 @@ struct Arguments {
     /// Write the outcome to this file as `JUnit`, too.
     #[arg(long)]
     junit: Option<PathBuf>,
+    /// Install the published SDKs that are missing, with npm.
+    #[arg(long)]
+    install: bool,
+    /// Keep what the published SDKs did in this folder, and have them do only what they did not do yet.
+    #[arg(long)]
+    recordings: Option<PathBuf>,
     /// A target that cannot be run here fails the run.
     #[arg(long)]
     complete: bool,
@@ -42,16 +46,18 @@ struct Arguments {
 
 fn main() -> Result<ExitCode> {
     let arguments = Arguments::parse();
-    let scenarios = wanted(&arguments.folder, &arguments.filter)?;
-    let mut targets = if arguments.driver.is_empty() { Target::ALL.to_vec() } else { arguments.driver };
-    targets.sort_unstable();
-    targets.dedup();
-
+    let all = scenario::all(&arguments.folder.join("scenarios"))?;
+    let divergences = Divergences::load(&arguments.folder)?;
+    let scenarios = wanted(&all, &arguments.filter)?;
+    let chosen = if arguments.driver.is_empty() { Target::ALL.to_vec() } else { arguments.driver };
+    let ready = |target| (target, install::ready(target, &arguments.folder, arguments.install));
+    let targets = chosen.into_iter().map(ready).collect();
     let plan = Plan {
         folder: &arguments.folder,
         scenarios: &scenarios,
         targets: &targets,
-        divergences: &Divergences::load(&arguments.folder)?,
+        divergences: &divergences,
+        recordings: arguments.recordings.as_deref(),
         jobs: arguments.jobs,
     };
     let cells = plan.run()?;
@@ -60,16 +66,17 @@ fn main() -> Result<ExitCode> {
         fs::write(&file, Junit(&cells).to_string())
             .with_context(|| format!("{} cannot be written", file.display()))?;
     }
+    let parity = Parity::of(&all, &divergences);
+    println!("{parity}");
     let not_run = cells.iter().filter(|cell| matches!(cell.outcome, Outcome::NotRun(_))).count();
     let failed = cells.iter().filter(|cell| !cell.outcome.is_good()).count();
     println!("\n{} passed, {failed} failed, {not_run} skipped", cells.len() - failed - not_run);
-    let good = failed == 0 && !(arguments.complete && not_run > 0);
+    let good = failed == 0 && parity.holds() && !(arguments.complete && not_run > 0);
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn wanted(folder: &Path, filter: &str) -> Result<Vec<Scenario>> {
-    let mut scenarios = scenario::all(&folder.join("scenarios"))?;
-    scenarios.retain(|scenario| scenario.name.contains(filter));
+fn wanted<'a>(all: &'a [Scenario], filter: &str) -> Result<Vec<&'a Scenario>> {
+    let scenarios: Vec<_> = all.iter().filter(|scenario| scenario.name.contains(filter)).collect();
     ensure!(!scenarios.is_empty(), "no scenario's name contains {filter:?}");
     Ok(scenarios)
 }

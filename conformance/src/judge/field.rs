@@ -88,8 +88,9 @@ fn flat(list: &[Value]) -> Vec<&Value> {
 /// What tells processes apart, for people.
 fn shown(list: &[Value]) -> String {
     let one = |process: &&Value| {
-        let text = |name: &str| process.get(name).map_or_else(String::new, ToString::to_string);
-        format!("{} {} {} {}", text("pid"), text("command"), text("args"), text("status"))
+        let told = ["pid", "command", "args", "status", "exitCode"].map(|name| process.get(name));
+        let told = told.into_iter().flatten().filter(|value| !value.is_null());
+        told.map(ToString::to_string).collect::<Vec<_>>().join(" ")
     };
     flat(list).iter().map(one).collect::<Vec<_>>().join(", ")
 }

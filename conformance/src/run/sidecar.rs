@@ -2,13 +2,11 @@
 
 use std::{
     env,
-    fs::{self, DirBuilder},
+    ffi::OsString,
+    fs,
     io::Write as _,
-    os::unix::{
-        fs::{DirBuilderExt as _, OpenOptionsExt as _},
-        net::UnixStream,
-    },
-    path::PathBuf,
+    os::unix::{fs::OpenOptionsExt as _, net::UnixStream},
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     thread,
     time::{Duration, Instant},
@@ -19,45 +17,44 @@ use anyhow::{Context as _, Result, ensure};
 const START_LIMIT: Duration = Duration::from_secs(10);
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
-/// It and the folder of its socket and its token, both gone when dropped.
+/// It, and where it listens; ended when dropped.
 pub(super) struct Sidecar {
     child: Child,
-    folder: PathBuf,
+    socket: PathBuf,
+    token: PathBuf,
 }
 
 impl Sidecar {
-    /// Starts it, and returns once it listens. Call it on a thread that lives as long: the kernel ends it with that.
-    pub(super) fn start() -> Result<Self> {
-        let folder = env::temp_dir().join(format!("agentvm-conformance-{}", std::process::id()));
-        DirBuilder::new().mode(0o700).create(&folder)?;
-        let token = folder.join("token");
+    /// Starts it in a folder that nobody else enters, and returns once it listens. Call it on a thread that lives as
+    /// long: the kernel ends it with that.
+    pub(super) fn start(folder: &Path) -> Result<Self> {
+        let (socket, token) = (folder.join("socket"), folder.join("token"));
+        // It need not be secret.
         let mut file = fs::File::options().write(true).create_new(true).mode(0o600).open(&token)?;
-        // Nobody else enters the folder, so that this need not be secret.
         writeln!(file, "the token of the conformance run")?;
-        let mut listen = std::ffi::OsString::from("unix:");
-        listen.push(folder.join("socket"));
+        let mut listen = OsString::from("unix:");
+        listen.push(&socket);
         let child = Command::new(env::current_exe()?.with_file_name("conformance-sidecar"))
             .args(["serve", "--listen"])
             .arg(listen)
             .arg("--token-file")
-            .arg(token)
+            .arg(&token)
             .stdin(Stdio::null())
             .spawn()
             .context("the sidecar did not start")?;
-        let mut sidecar = Self { child, folder };
+        let mut sidecar = Self { child, socket, token };
         sidecar.await_listening()?;
         Ok(sidecar)
     }
 
     /// Tells a driver where it is.
     pub(super) fn introduce(&self, driver: &mut Command) {
-        driver.env("AGENTVM_SOCKET", self.folder.join("socket"));
-        driver.env("AGENTVM_TOKEN_FILE", self.folder.join("token"));
+        driver.env("AGENTVM_SOCKET", &self.socket).env("AGENTVM_TOKEN_FILE", &self.token);
     }
 
     fn await_listening(&mut self) -> Result<()> {
         let begun = Instant::now();
-        while UnixStream::connect(self.folder.join("socket")).is_err() {
+        while UnixStream::connect(&self.socket).is_err() {
             ensure!(self.child.try_wait()?.is_none(), "the sidecar ended before it listened");
             ensure!(begun.elapsed() < START_LIMIT, "the sidecar does not listen after {START_LIMIT:?}");
             thread::sleep(LOOK_AGAIN);
@@ -68,9 +65,8 @@ impl Sidecar {
 
 impl Drop for Sidecar {
     fn drop(&mut self) {
-        // Best effort, all of it: what ends here is of use to nobody any more.
+        // It may have ended by itself.
         let _ = self.child.kill();
         let _ = self.child.wait();
-        let _ = fs::remove_dir_all(&self.folder);
     }
 }

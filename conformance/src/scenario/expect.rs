@@ -28,8 +28,6 @@ pub struct Expect {
     pub processes: Option<Rows>,
     /// Fields of the message that was received.
     pub message: Option<Row>,
-    /// The call must have been answered by then.
-    pub within_ms: Option<u64>,
 }
 
 /// An expectation on bytes.

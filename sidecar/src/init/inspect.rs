@@ -23,7 +23,11 @@ impl Server<'_> {
         offset: u64,
         rows: &mut Writer,
     ) -> Result<(), Errno> {
-        let text = self.find(members, of)?.read("cmdline", offset, PAGE_BYTES).ok_or(Errno::SRCH)?;
+        let place = self.find(members, of)?;
+        if let ProcessRef::Process(_) = of {
+            place.await_command();
+        }
+        let text = place.read("cmdline", offset, PAGE_BYTES).ok_or(Errno::SRCH)?;
         rows.push(&text)?;
         if text.len() < PAGE_BYTES { Ok(()) } else { Err(Errno::NOSPC) }
     }

@@ -8,6 +8,7 @@ use super::members::Members;
 use super::place::Place;
 use super::rows::{Row, Writer};
 use super::server::Server;
+use super::stat::TICKS_PER_SECOND;
 use super::table::{Process, Table};
 use crate::launch::ZYGOTE_NAME;
 
@@ -16,9 +17,6 @@ pub(crate) const MAX_ARGS_BYTES: usize = 64 << 10;
 
 /// How many arguments a row holds at most: what reads them keeps each in memory of its own, however short it is.
 pub(crate) const MAX_ARGS: usize = 4096;
-
-/// Clock ticks of `/proc` per second (`USER_HZ`): the same everywhere.
-const TICKS_PER_SECOND: u64 = 100;
 
 impl Server<'_> {
     /// Writes a row for every process with a higher pid, rising.
@@ -62,13 +60,16 @@ struct Reader<'a> {
 impl Reader<'_> {
     fn row(&self, pid: Pid) -> Option<Row> {
         let place = Place::of(self.members.folder(), pid).ok()?;
+        // One of ours may have been forked long before it was started.
+        let started = self.table.root(pid);
+        if started.is_some() {
+            place.await_command();
+        }
         // Of all threads together, …
         let stat = place.stat()?;
         // … and of memory and files, which the main thread may have left to others.
         let (place, living) = place.of_the_living(&stat);
         let (args, args_truncated) = args(&place);
-        // One of ours may have been forked long before it was started.
-        let started = self.table.root(pid);
         let forked = self.boot_ms.saturating_add(stat.start_ticks * (1000 / TICKS_PER_SECOND));
         Some(Row {
             process: started.map(|process| process.id),

@@ -3,13 +3,18 @@
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
 
 use rustix::fs::{Mode, OFlags, openat, readlinkat};
 use rustix::io::Errno;
 use rustix::process::Pid;
+use rustix::thread::sched_yield;
 
 use super::members::numbers;
 use super::stat::{self, Stat};
+
+/// How long that may take on a busy machine; a program may also have taken its arguments away for good.
+const COMMAND_LIMIT: Duration = Duration::from_millis(20);
 
 /// Its folder. What is read from here is of this process alone, even if its pid is given away meanwhile.
 #[derive(Debug)]
@@ -50,6 +55,18 @@ impl Place {
             let stat = place.stat().filter(|stat| !stat.is_dead())?;
             Some((place, stat))
         })
+    }
+
+    /// Waits for the kernel to finish executing a command: for a moment after the old program is gone the new one has
+    /// neither its name nor its arguments.
+    pub(super) fn await_command(&self) {
+        let begun = Instant::now();
+        while self.read("cmdline", 0, 1).is_some_and(|text| text.is_empty())
+            && self.stat().is_some_and(|stat| !stat.is_dead())
+            && begun.elapsed() < COMMAND_LIMIT
+        {
+            sched_yield();
+        }
     }
 
     /// At most `limit` bytes of a file from `offset` on.

@@ -52,10 +52,21 @@ impl Built {
         self.executables.iter().filter(|executable| !executable.is_test && executable.kind == "bin")
     }
 
+    /// Examples in cargo's sense; all of them generate files that are committed.
+    pub(super) fn generators(&self) -> impl Iterator<Item = &Executable> {
+        self.executables.iter().filter(|executable| !executable.is_test && executable.kind == "example")
+    }
+
+    /// The program of that name.
+    pub(super) fn binary(&self, name: &str) -> Result<&Executable> {
+        self.binaries()
+            .find(|binary| binary.name == name)
+            .with_context(|| format!("the build made no {name}"))
+    }
+
     /// The folder where cargo put the programs.
     pub(super) fn binary_folder(&self) -> Result<&Path> {
-        let sidecar = self.binaries().find(|binary| binary.name == "agentvm-sidecar");
-        sidecar.and_then(|sidecar| sidecar.path.parent()).context("the build made no agentvm-sidecar")
+        self.binary("agentvm-sidecar")?.path.parent().context("agentvm-sidecar lies in no folder")
     }
 }
 

@@ -6,14 +6,13 @@
 mod half;
 mod ordinary;
 
-use std::env;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
-use super::Gate;
 use super::build::{Built, Executable};
 use super::libtest::{self, Tally};
+use super::{Gate, in_ci};
 use crate::child::{self, Streams};
 use half::Half;
 
@@ -38,7 +37,7 @@ pub(super) fn run(gate: &mut Gate) -> Result<()> {
         complaints.extend(ordinary.left_behind()?);
     } else {
         println!("   as root: not run, since the caller is an ordinary user");
-        if env::var_os("CI").is_some_and(|ci| ci == "true") {
+        if in_ci() {
             complaints.push("the run as root is missing, and CI needs both".to_owned());
         }
     }

@@ -20,18 +20,18 @@ impl Table {
 
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{:<10} {:>7}", "step", "seconds")?;
+        writeln!(f, "{:<11} {:>7}", "step", "seconds")?;
         let mut total = 0.0;
         for (step, outcome) in &self.0 {
             match outcome {
-                Outcome::Passed(seconds) => writeln!(f, "{step:<10} {seconds:>7.1}  ok")?,
-                Outcome::Failed(seconds) => writeln!(f, "{step:<10} {seconds:>7.1}  FAILED")?,
-                Outcome::NotRun => writeln!(f, "{step:<10} {:>7}  not run", "")?,
+                Outcome::Passed(seconds) => writeln!(f, "{step:<11} {seconds:>7.1}  ok")?,
+                Outcome::Failed(seconds) => writeln!(f, "{step:<11} {seconds:>7.1}  FAILED")?,
+                Outcome::NotRun => writeln!(f, "{step:<11} {:>7}  not run", "")?,
             }
             if let Outcome::Passed(seconds) | Outcome::Failed(seconds) = outcome {
                 total += seconds;
             }
         }
-        writeln!(f, "{:<10} {total:>7.1}", "all")
+        writeln!(f, "{:<11} {total:>7.1}", "all")
     }
 }

@@ -6,7 +6,6 @@ mod watched;
 use std::{
     io::{self, BufRead as _, Write as _},
     thread,
-    time::Instant,
 };
 
 use agentvm_conformance::{report::Report, scenario::Action};
@@ -45,11 +44,9 @@ async fn perform(mut orders: mpsc::UnboundedReceiver<Result<Order>>) -> Result<(
     let mut machine = Machine::default();
     while let Some(order) = orders.recv().await {
         let Order { step, action } = order?;
-        let begun = Instant::now();
         let report = machine.perform(action).await.unwrap_or_else(|error| machine::failed(&error));
-        let elapsed_ms = u64::try_from(begun.elapsed().as_millis())?;
         let mut stdout = io::stdout().lock();
-        serde_json::to_writer(&mut stdout, &Report { step, elapsed_ms, ..report })?;
+        serde_json::to_writer(&mut stdout, &Report { step, ..report })?;
         stdout.write_all(b"\n")?;
         stdout.flush()?;
     }

@@ -1,0 +1,65 @@
+//! What runs on node, installed as its lock files say.
+
+use std::{env, fs, path::Path, process::Command};
+
+use crate::target::Target;
+
+/// The npm that installs, brought by the one on PATH: Debian's own cannot read a lock file with overrides.
+const NPM: &str = "npm@10.9.9";
+
+/// Why nothing can be run on a target here.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct NotRun(String);
+
+/// Sees to it that a target can be run; `folder` is that of conformance. What is missing is installed if `install`.
+pub fn ready(target: Target, folder: &Path, install: bool) -> Result<(), NotRun> {
+    if !target.is_on_node() {
+        return Ok(());
+    }
+    let home = target.home(folder);
+    let (lock, installed) = (home.join("package-lock.json"), home.join("node_modules/.installed-lock.json"));
+    let wanted = fs::read(&lock).map_err(|error| NotRun(format!("{}: {error}", lock.display())))?;
+    if fs::read(&installed).is_ok_and(|there| there == wanted) {
+        return Ok(());
+    }
+    if !install {
+        return Err(NotRun("not installed as its lock file says: add --install".to_owned()));
+    }
+    npm_ci(folder, &home)?;
+    fs::write(&installed, wanted).map_err(|error| NotRun(format!("{}: {error}", installed.display())))
+}
+
+/// Starts in a folder without a lock file, since Debian's npm would stumble over that at once.
+fn npm_ci(folder: &Path, home: &Path) -> Result<(), NotRun> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    if !env::split_paths(&path).any(|folder| folder.join("npm").is_file()) {
+        return Err(NotRun("no npm on PATH".to_owned()));
+    }
+    let npm = Command::new("npm")
+        .args([
+            "exec",
+            "--yes",
+            "--package",
+            NPM,
+            "--",
+            "npm",
+            "ci",
+            "--ignore-scripts",
+            "--no-audit",
+            "--no-fund",
+        ])
+        .arg("--prefix")
+        .arg(home)
+        .envs([("npm_config_prefer_offline", "true"), ("npm_config_fetch_retries", "1")])
+        .env("npm_config_fetch_retry_mintimeout", "1000")
+        .current_dir(folder)
+        .output()
+        .map_err(|error| NotRun(format!("npm did not start: {error}")))?;
+    if npm.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&npm.stderr);
+    let first = said.lines().find(|line| line.contains("error")).unwrap_or_else(|| said.trim());
+    Err(NotRun(format!("npm ci failed: {first}")))
+}
