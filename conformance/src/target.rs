@@ -74,9 +74,10 @@ impl Target {
 
     /// The folder of the packages of what runs on node.
     pub fn home(self, folder: &Path) -> PathBuf {
-        match self {
-            Self::TsClient => folder.join("ts-client"),
-            _ => folder.join("targets").join(self.name()),
+        if self == Self::TsClient {
+            folder.join("ts-client")
+        } else {
+            folder.join("targets").join(self.name())
         }
     }
 
@@ -87,12 +88,10 @@ impl Target {
     }
 
     fn script(self, folder: &Path) -> PathBuf {
-        match self {
-            Self::TsClient => self.home(folder).join("src/driver.ts"),
-            _ => {
-                let name = self.name().trim_start_matches("ts-");
-                folder.join("driver-ts").join(name).with_extension("mjs")
-            }
+        if self == Self::TsClient {
+            return self.home(folder).join("src/driver.ts");
         }
+        let name = self.name().trim_start_matches("ts-");
+        folder.join("driver-ts").join(name).with_extension("mjs")
     }
 }
