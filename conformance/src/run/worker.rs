@@ -78,7 +78,7 @@ impl<'p, 'a> Worker<'p, 'a> {
     }
 
     fn done(&mut self, target: Target, driver: Driver, performance: Performance) -> Performance {
-        if performance.end == End::Complete && target.is_on_node() {
+        if performance.end == End::Complete && target.serves_again() {
             self.idle = Some((target, driver));
         }
         performance

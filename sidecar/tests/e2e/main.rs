@@ -2,12 +2,17 @@
 
 #![expect(clippy::unwrap_used, reason = "in a test a failure is a panic, and its place says enough")]
 
+mod callers;
 mod examples;
 mod exec;
 mod inspect;
 mod isolation;
 mod lifetime;
 mod limits;
+mod link;
+mod many;
+mod memory;
+mod output;
 mod serve;
 mod signal;
 mod spawn;

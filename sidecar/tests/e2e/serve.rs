@@ -17,16 +17,16 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::support::{DEADLINE, all_gone, out, program, tree, until, within, within_limit};
 
-const TOKEN: &str = "a token of sixteen bytes and more";
+pub(crate) const TOKEN: &str = "a token of sixteen bytes and more";
 
 /// A serving sidecar in a folder of its own.
-struct Server {
+pub(crate) struct Server {
     folder: PathBuf,
     child: Child,
 }
 
 impl Server {
-    async fn start(name: &str) -> Self {
+    pub(crate) async fn start(name: &str) -> Self {
         let folder = std::env::temp_dir().join(format!("agentvm-serve-{name}-{}", std::process::id()));
         fs::create_dir(&folder).unwrap();
         write_token(&folder.join("token"), 0o600);
@@ -47,7 +47,7 @@ impl Server {
             .unwrap()
     }
 
-    fn socket(&self) -> PathBuf {
+    pub(crate) fn socket(&self) -> PathBuf {
         self.folder.join("socket")
     }
 

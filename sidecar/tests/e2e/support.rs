@@ -115,6 +115,14 @@ pub(crate) fn is_alive(pid: u32) -> bool {
     stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
 }
 
+/// How many descriptors a process of the host holds.
+pub(crate) fn descriptors(pid: u32) -> usize {
+    fs::read_dir(format!("/proc/{pid}/fd")).expect("it runs").count()
+}
+
+/// Descriptors that a sidecar opens when it first needs them, and keeps: its `/dev/null`.
+pub(crate) const OPENED_ONCE: usize = 1;
+
 pub(crate) async fn all_gone(pids: &HashSet<u32>, limit: Duration) {
     until("all processes are gone", limit, || async { !pids.iter().any(|pid| is_alive(*pid)) }).await;
 }
