@@ -2,9 +2,9 @@
 
 use std::fs;
 
-use agentvm_sdk::{AgentOs, ExecOptions, OutputFrom, OutputStream, Overflow, Process, SpawnOptions};
+use agentvm_sdk::{AgentOs, OutputFrom, OutputStream, Overflow, Process, SpawnOptions};
 
-use crate::support::{DEADLINE, OPENED_ONCE, descriptors, out, until, vm, within};
+use crate::support::{DEADLINE, out, until, vm, within};
 
 const MIB: u64 = 1 << 20;
 
@@ -90,24 +90,4 @@ async fn input_that_nobody_reads_waits_where_it_was_written() {
 
 fn bytes(len: u64) -> bytes::Bytes {
     vec![b'x'; usize::try_from(len).unwrap()].into()
-}
-
-#[tokio::test]
-async fn five_thousand_execs_one_after_the_other_leave_nothing_behind() {
-    let vm = vm().await;
-    let sidecar = vm.sidecar().pid().unwrap();
-    let mut after_some = None;
-    for round in 0..5000 {
-        let result = within(vm.exec_argv("true", [""; 0], ExecOptions::new())).await.unwrap();
-        assert_eq!(result.exit_code, 0);
-        if round == 500 {
-            after_some = Some((Before::of(&vm), descriptors(sidecar)));
-        }
-    }
-    let (before, open) = after_some.unwrap();
-    before.is_flat();
-    until("descriptors are as before", DEADLINE, || async { descriptors(sidecar) <= open + OPENED_ONCE })
-        .await;
-    let table = within(vm.all_processes()).await.unwrap();
-    assert_eq!(table.len(), 1, "only init: {table:#?}");
 }

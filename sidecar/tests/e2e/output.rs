@@ -1,13 +1,9 @@
 //! Output as it is read: exact bytes, whole characters, late, in pages, both streams together.
 
-use agentvm_sdk::{AgentOs, ExecOptions, Output, OutputState, OutputStream, Process, SpawnOptions};
+use agentvm_sdk::{ExecOptions, Output, OutputState, OutputStream, SpawnOptions};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
-use crate::support::{DEADLINE, out, said, sh, until, vm, within};
-
-fn spawn(vm: &AgentOs, script: &str) -> Process {
-    vm.spawn("sh", ["-c", script], SpawnOptions::new()).unwrap()
-}
+use crate::support::{DEADLINE, out, said, sh, spawn, until, vm, within};
 
 #[tokio::test]
 async fn c07_output_is_whole_and_the_code_right_whatever_ends_first() {

@@ -30,7 +30,7 @@ pub(crate) fn program(name: &str) -> PathBuf {
 /// A sidecar of this test's own, so that tests that run beside it see nothing of it.
 pub(crate) async fn sidecar() -> Sidecar {
     let config = SidecarConfig::Binary(program("agentvm-sidecar"));
-    within(Sidecar::create(&config)).await.expect("the sidecar starts")
+    within(AgentOs::create_sidecar(&config)).await.expect("the sidecar starts")
 }
 
 /// A VM in a sidecar of its own.
