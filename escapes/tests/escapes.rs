@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use agentvm_escapes::{Guest, Verdict, run};
-use agentvm_sdk::{AgentOsConfig, Sidecar, SidecarConfig};
+use agentvm_sdk::{AgentOsConfig, SidecarConfig};
 
 /// Where the programs of this workspace are: the gate says so, else two folders up from this test.
 fn program(name: &str) -> PathBuf {
@@ -18,8 +18,7 @@ fn program(name: &str) -> PathBuf {
 }
 
 async fn nothing_escapes(guest: Guest) {
-    let sidecar = Sidecar::create(&SidecarConfig::Binary(program("agentvm-sidecar"))).await;
-    let config = AgentOsConfig::new().connection(sidecar.expect("the sidecar starts"));
+    let config = AgentOsConfig::new().sidecar(SidecarConfig::Binary(program("agentvm-sidecar")));
     let judged = run(guest, config, &program("attacker")).await.unwrap_or_else(|error| panic!("{error:#}"));
     let bad: Vec<_> = judged
         .iter()
