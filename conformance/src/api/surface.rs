@@ -73,7 +73,7 @@ fn members(files: &[Vec<Item>], name: &str) -> Result<BTreeSet<String>> {
     let mut all = BTreeSet::new();
     let mut definitions = 0;
     for file in files {
-        let defined = file.iter().filter_map(|item| definition(item, name)).next();
+        let defined = file.iter().find_map(|item| definition(item, name));
         // A file with a type of its own under that name means that one.
         let means_another = defined.as_ref().is_some_and(|(visibility, _)| !is_public(visibility));
         if means_another {
