@@ -15,6 +15,8 @@ const USAGE: &str = "\
 cargo xtask test [--only STEP]... [-- LIBTEST ARGUMENTS]
     The whole gate. --only runs just that step and the build it needs; what follows -- goes to every test
     executable, for example a part of a test's name.
+cargo xtask escapes
+    Tries what hostile guests try, and prints attempt, expected, got and positive control.
 cargo xtask bench [-- ARGUMENTS]
     The benches of the sidecar, in the release profile.
 cargo xtask soak
@@ -31,6 +33,7 @@ fn main() -> ExitCode {
 fn dispatch(words: &[String]) -> Result<ExitCode> {
     match words.split_first().map(|(verb, rest)| (verb.as_str(), rest)) {
         Some(("test", rest)) => gate::run(gate::Options::parse(rest)?),
+        Some(("escapes", [])) => gate::escapes::run(),
         Some(("bench", rest)) => bench::run(rest),
         Some(("soak", [])) => soak::run(),
         None | Some(("help" | "--help" | "-h", _)) => {
