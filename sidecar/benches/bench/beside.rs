@@ -14,9 +14,12 @@ use super::{
 
 const ROUNDS: usize = 300;
 
-/// `list`, `write`, `kill` and `exec` while a gigabyte at a time is written and another exec sleeps. The floor is a plain
-/// process started in the same moments: the machine is busy for it too.
+/// `list`, `write`, `kill` and `exec`: in a VM where nothing else happens, then while a gigabyte at a time is written and
+/// another exec sleeps. The floor is a plain process started in the same moments: the machine is busy for it too.
 pub(super) async fn beside_a_flood(vm: AgentOs) -> Result<(), ClientError> {
+    println!("in a quiet VM:");
+    small_calls(&vm).await?;
+
     let done = Arc::new(AtomicBool::new(false));
     let (sleeper, flooder, over) = (vm.clone(), vm.clone(), done.clone());
     let mut busy = tokio::task::JoinSet::new();
@@ -28,7 +31,14 @@ pub(super) async fn beside_a_flood(vm: AgentOs) -> Result<(), ClientError> {
         }
         Ok(())
     });
+    println!("beside a flood:");
+    small_calls(&vm).await?;
+    done.store(true, Ordering::Relaxed);
+    busy.abort_all();
+    vm.dispose().await
+}
 
+async fn small_calls(vm: &AgentOs) -> Result<(), ClientError> {
     let mut floor = Samples::new("posix_spawn true");
     let (mut list, mut table) = (Samples::new("list_processes"), Samples::new("all_processes"));
     let (mut write, mut kill) = (Samples::new("write and read back"), Samples::new("kill until exit"));
@@ -54,10 +64,9 @@ pub(super) async fn beside_a_flood(vm: AgentOs) -> Result<(), ClientError> {
         .await?;
         exec.time_async(vm.exec("true", ExecOptions::new())).await?;
     }
-    done.store(true, Ordering::Relaxed);
     for ours in [&list, &table, &write, &kill, &exec] {
         stats::compare(&floor, ours);
     }
-    busy.abort_all();
-    vm.dispose().await
+    cat.close_stdin();
+    Ok(())
 }

@@ -14,12 +14,12 @@ use tokio::{
 
 use crate::{
     serve::{Server, TOKEN},
-    support::within,
+    support::{all_gone, out, tree, within},
 };
 
 /// A link to a sidecar that carries what it says at a rate of its own, until it is cut.
 struct SlowLink {
-    _server: Server,
+    server: Server,
     path: PathBuf,
     carrying: JoinSet<()>,
 }
@@ -40,7 +40,7 @@ impl SlowLink {
                 carry(from_sidecar, to_client, bytes_per_ms)
             );
         });
-        Self { _server: server, path, carrying }
+        Self { server, path, carrying }
     }
 
     async fn vm(&self) -> AgentOs {
@@ -112,4 +112,22 @@ async fn c08_a_cut_link_is_an_error_for_every_call_and_never_a_success() {
     let later = within(vm.exec("true", ExecOptions::new())).await.unwrap_err();
     assert!(matches!(later, ClientError::Disconnected { .. }), "{later:?}");
     assert_eq!(vm.get_process(process.pid()).unwrap().exit_code, None);
+}
+
+#[tokio::test]
+async fn c46_what_a_vanished_client_ran_is_gone_and_another_client_notices_nothing() {
+    let mut link = SlowLink::to_sidecar("vanished", usize::MAX).await;
+    let other = link.server.vm().await;
+    let before = tree(link.server.pid());
+    let vm = link.vm().await;
+    let process = vm.spawn("sleep", ["600"], SpawnOptions::new()).unwrap();
+    out(&vm, "sleep 600 >/dev/null 2>&1 &").await;
+    let mut of_client = tree(link.server.pid());
+    of_client.retain(|pid| !before.contains(pid));
+    assert!(of_client.len() >= 3, "init and two sleeps: {of_client:?}");
+    link.cut().await;
+    all_gone(&of_client, Duration::from_secs(5)).await;
+    assert!(matches!(within(process.wait()).await, Err(ClientError::Disconnected { .. })));
+    assert_eq!(out(&other, "echo here").await, "here\n");
+    assert_eq!(out(&link.server.vm().await, "echo new").await, "new\n");
 }

@@ -63,7 +63,8 @@ async fn d17_a_gigabyte_that_a_sleeping_reader_does_not_take_is_in_nobodys_memor
     before.is_flat();
     assert!(vm.get_process(held.pid()).unwrap().running);
     let kept = held.read_output(OutputStream::Stdout, 0, usize::MAX);
-    assert!(kept.received <= 256 << 10, "a window: {}", kept.received);
+    // A window, and what came before anybody was there to wait.
+    assert!(kept.received <= 1 << 20, "{} bytes were received", kept.received);
     drop((waiting, asleep));
     held.kill();
     within(held.wait()).await.unwrap();

@@ -45,6 +45,10 @@ impl Server {
             .unwrap()
     }
 
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     pub(crate) fn socket(&self) -> PathBuf {
         self.folder.join("socket")
     }
@@ -53,7 +57,7 @@ impl Server {
         SidecarConfig::Remote { url: format!("unix:{}", self.socket().display()), token: token.into() }
     }
 
-    async fn vm(&self) -> AgentOs {
+    pub(crate) async fn vm(&self) -> AgentOs {
         let config = AgentOsConfig::new().sidecar(self.config(TOKEN));
         within(AgentOs::create(config)).await.unwrap()
     }
