@@ -13,7 +13,7 @@ use std::sync::Arc;
 use agentvm_wire::{id::ProcessId, process::SignalTarget};
 use rustix::io::Errno;
 
-pub(crate) use connection::Connection;
+pub(crate) use connection::{Connection, Lease};
 pub use reading::{Page, ReadError};
 pub use spec::{StartSpec, Stdio};
 

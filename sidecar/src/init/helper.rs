@@ -146,7 +146,7 @@ impl Server<'_> {
     /// ENOSPC if not all rows fitted.
     fn write_all(&self, request: &ReadRequest) -> Result<(), Errno> {
         signals::unblock_all()?;
-        descriptors::close_all_but(request.file.as_raw_fd())?;
+        descriptors::close_all_but([request.file.as_raw_fd()])?;
         let members = Members::open()?;
         let file = request.file.try_clone().map_err(|_| Errno::MFILE)?;
         let mut rows = Writer::new(file, request.max_bytes);

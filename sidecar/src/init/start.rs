@@ -26,6 +26,7 @@ use serde::{Deserialize, Serialize};
 use super::messages::{Start, StartStep, Stream, Text};
 use super::reap::now_ms;
 use super::strings::Strings;
+use super::terms::Terms;
 use crate::isolation::plan::Plan;
 use crate::isolation::{capabilities, identity, rlimits};
 use crate::packet::{self, Packet};
@@ -85,7 +86,7 @@ enum Told {
 /// Forks a child that becomes what is requested; without a request, one that waits for it.
 pub(super) fn fork_child(
     request: Option<&Packet<Start>>,
-    plan: &Plan,
+    terms: &Terms<'_>,
     proof: SingleThreaded,
 ) -> Result<Child, StartFault> {
     let (inits, childs) = packet::pair().map_err(at(StartStep::Fork))?;
@@ -93,7 +94,7 @@ pub(super) fn fork_child(
         Forked::Parent(pid) => Ok(Child { pid, socket: inits }),
         Forked::Child => {
             drop(inits);
-            let Err(fault) = run(request, plan, &childs);
+            let Err(fault) = run(request, terms, &childs);
             // A fresh socket has room for it; without it init sees a failed handshake.
             let _ = packet::send(&childs, &packet::encode(&Told::Fault(fault)), &[]);
             exit_now(127)
@@ -102,18 +103,19 @@ pub(super) fn fork_child(
 }
 
 /// Is the child.
-fn run(request: Option<&Packet<Start>>, plan: &Plan, init: &OwnedFd) -> Result<Infallible, StartFault> {
+fn run(request: Option<&Packet<Start>>, terms: &Terms<'_>, init: &OwnedFd) -> Result<Infallible, StartFault> {
     signals::unblock_all().map_err(at(StartStep::Session))?;
     signals::restore(libc::SIGXFSZ);
     setsid().map_err(at(StartStep::Session))?;
+    terms.accept().map_err(at(StartStep::Limits))?;
     let mark = statat(CWD, "/proc/self/ns/uts", AtFlags::empty()).map_err(at(StartStep::Handshake))?.st_ino;
     if let Some(request) = request {
-        return become_guest_and_exec(request, plan, mark, init);
+        return become_guest_and_exec(request, terms.plan, mark, init);
     }
-    descriptors::close_all_but(init.as_raw_fd()).map_err(at(StartStep::Stdio))?;
+    descriptors::close_all_but([init.as_raw_fd()]).map_err(at(StartStep::Stdio))?;
     // Never dropped: the child closes by number what came along, as it does with what came by the fork.
     let request = ManuallyDrop::new(await_request(init)?);
-    become_guest_and_exec(&request, plan, mark, init)
+    become_guest_and_exec(&request, terms.plan, mark, init)
 }
 
 fn await_request(init: &OwnedFd) -> Result<Packet<Start>, StartFault> {
@@ -131,7 +133,7 @@ fn become_guest_and_exec(
     let (memory, passed) = split(request)?;
     connect_streams(request.message.streams, passed).map_err(at(StartStep::Stdio))?;
     let strings = Strings::read(&request.message, memory).map_err(at(StartStep::Request))?;
-    descriptors::close_all_but(init.as_raw_fd()).map_err(at(StartStep::Stdio))?;
+    descriptors::close_all_but([init.as_raw_fd()]).map_err(at(StartStep::Stdio))?;
     rlimits::limit_guest(&plan.limits).map_err(at(StartStep::Limits))?;
     // As long as this runs our code nobody in the VM may look into it; exec ends that.
     set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(at(StartStep::Identity))?;

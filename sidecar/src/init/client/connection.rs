@@ -14,6 +14,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::{Notify, oneshot};
 
 use crate::init::messages::{ReadOutcome, Reply, Request};
+use crate::isolation::cgroup::Group;
 use crate::isolation::uid_ranges::UidRange;
 use crate::packet;
 use crate::sys::reactor::watch;
@@ -29,8 +30,17 @@ pub(crate) struct Connection {
     outbox: Mutex<Outbox>,
     /// Rings when the outbox stops being empty, or holds something to tell.
     changed: Notify,
-    /// The VM's uids; given back once it is gone.
-    range: Mutex<Option<UidRange>>,
+    /// Given back once the VM is gone.
+    lease: Mutex<Option<Lease>>,
+}
+
+/// What a VM has of the host for itself.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    /// Its uids.
+    pub range: Option<UidRange>,
+    /// Its groups.
+    pub group: Group,
 }
 
 /// What could not be sent at once. Filled by `Commands`, emptied while `Events::next` is awaited. Its bound is the
@@ -49,14 +59,14 @@ impl Connection {
     pub(crate) fn new(
         socket: AsyncFd<OwnedFd>,
         pidfd: OwnedFd,
-        range: Option<UidRange>,
+        lease: Lease,
     ) -> std::io::Result<Self> {
         Ok(Self {
             socket,
             pidfd: watch(pidfd, Interest::READABLE)?,
             outbox: Mutex::default(),
             changed: Notify::new(),
-            range: Mutex::new(range),
+            lease: Mutex::new(Some(lease)),
         })
     }
 
@@ -115,7 +125,7 @@ impl Connection {
                 ready = self.pidfd.readable() => {
                     // The VM is gone, or the runtime is; either way nothing else will come.
                     drop(ready);
-                    self.range.lock().unwrap_or_else(PoisonError::into_inner).take();
+                    self.lease.lock().unwrap_or_else(PoisonError::into_inner).take();
                     return true;
                 }
                 ready = self.socket.readable() => match ready {
@@ -124,7 +134,7 @@ impl Connection {
                         // Readable for good; the pidfd follows.
                         Peek::End => {
                             let _ = self.pidfd.readable().await;
-                            self.range.lock().unwrap_or_else(PoisonError::into_inner).take();
+                            self.lease.lock().unwrap_or_else(PoisonError::into_inner).take();
                             return true;
                         }
                         Peek::Nothing => ready.clear_ready(),

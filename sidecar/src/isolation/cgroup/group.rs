@@ -1,0 +1,223 @@
+//! The groups of one VM.
+
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::io::Errno;
+
+use super::entry::Entry;
+use super::sidecar::{Cgroups, Tree};
+use super::version::{Setting, Version, value_of};
+use super::{Controller, GroupLimits, folder};
+use crate::isolation::{At as _, Fault, Step};
+
+/// Processes of our own in a VM, which the guest's limit is not to count: init, its spare, its helpers.
+const OWN_PROCESSES: u64 = 2 + crate::init::MAX_HELPERS as u64;
+
+/// Where version 2 has the processes of a VM.
+const MAIN: &str = "main";
+
+/// The groups of one VM; removed when dropped, which is to be after its last process.
+#[derive(Debug)]
+pub(crate) struct Group {
+    cgroups: Arc<Cgroups>,
+    name: String,
+}
+
+/// What a VM uses now, as far as its groups count it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Usage {
+    /// Microseconds of processor time since the VM began.
+    pub cpu_us: Option<u64>,
+    /// Bytes.
+    pub memory_bytes: Option<u64>,
+    /// Processes and threads, our own included.
+    pub pids: Option<u64>,
+}
+
+impl Group {
+    pub(super) fn make(cgroups: &Arc<Cgroups>, name: &str, limits: &GroupLimits) -> Result<Self, Fault> {
+        // From here on, dropping it removes what was made so far.
+        let group = Self { cgroups: Arc::clone(cgroups), name: name.to_owned() };
+        for tree in &cgroups.trees {
+            if tree.is_memory_alone() && limits.memory_bytes.is_none() {
+                continue;
+            }
+            group.make_in(tree)?;
+            set(&group.folder(tree), &settings(tree, limits))?;
+        }
+        Ok(group)
+    }
+
+    /// Makes the VM's group in one hierarchy.
+    fn make_in(&self, tree: &Tree) -> Result<(), Fault> {
+        let path = self.folder(tree);
+        make(&path)?;
+        match tree.version {
+            Version::V1 => Ok(()),
+            Version::V2 => make(&path.join(MAIN)),
+        }
+    }
+
+    fn folder(&self, tree: &Tree) -> PathBuf {
+        tree.folder.path.join(&self.name)
+    }
+
+    /// The groups there are.
+    fn folders(&self) -> impl Iterator<Item = (&Tree, PathBuf)> {
+        self.cgroups.trees.iter().map(|tree| (tree, self.folder(tree))).filter(|(_, path)| path.is_dir())
+    }
+
+    /// What the zygote and init need to bring the VM's processes into the groups.
+    pub(crate) fn entry(&self) -> Result<Entry, Fault> {
+        let mut entry = Entry::default();
+        for (tree, path) in self.folders() {
+            match tree.version {
+                Version::V2 => entry.born = Some(open(&path.join(MAIN), OFlags::PATH | OFlags::DIRECTORY)?),
+                Version::V1 => {
+                    let entrance = open(&path.join(Version::V1.entrance()), OFlags::WRONLY)?;
+                    if tree.is_memory_alone() {
+                        entry.guest = Some(entrance);
+                    } else {
+                        entry.boot.push(entrance);
+                    }
+                }
+            }
+        }
+        Ok(entry)
+    }
+
+    /// Makes a group for one process, and its descendants, that may use so much memory.
+    pub(crate) fn exec(&self, number: u32, memory_bytes: u64) -> Result<(ExecGroup, OwnedFd), Fault> {
+        let tree = self.cgroups.trees.iter().find(|tree| tree.has(Controller::Memory));
+        let tree = tree.ok_or(Fault::about(Step::Limits, Errno::OPNOTSUPP, "memory_limit_bytes"))?;
+        let parent = self.folder(tree);
+        if !parent.is_dir() {
+            self.make_in(tree)?;
+        }
+        if tree.version == Version::V2 {
+            let switch = parent.join("cgroup.subtree_control");
+            folder::write(&switch, "+memory").at_path(Step::Limits, name_of(&switch))?;
+        }
+        let path = parent.join(format!("exec-{number}"));
+        make(&path)?;
+        // From here on, dropping it removes it.
+        let group = ExecGroup { cgroups: Arc::clone(&self.cgroups), version: tree.version, path };
+        set(&group.path, &tree.version.memory(memory_bytes))?;
+        let entrance = open(&group.path.join(tree.version.entrance()), OFlags::WRONLY)?;
+        Ok((group, entrance))
+    }
+
+    /// What the VM uses now.
+    pub(crate) fn usage(&self) -> Usage {
+        let mut usage = Usage::default();
+        for (tree, path) in self.folders() {
+            for controller in &tree.controllers {
+                let Some(file) = tree.version.usage(*controller) else { continue };
+                let text = folder::read(&path.join(file));
+                match controller {
+                    Controller::Cpu => usage.cpu_us = value_of(&text, "usage_usec"),
+                    Controller::Memory => usage.memory_bytes = text.trim().parse().ok(),
+                    Controller::Pids => usage.pids = text.trim().parse().ok(),
+                }
+            }
+        }
+        usage
+    }
+
+    /// How many of the VM's processes the kernel has ended for want of memory.
+    pub(crate) fn oom_kills(&self) -> u64 {
+        let memory = self.folders().find(|(tree, _)| tree.has(Controller::Memory));
+        memory.map_or(0, |(tree, path)| oom_kills(tree.version, &path))
+    }
+
+    /// Why a controller does not count or limit this VM; `None` if it could.
+    pub(crate) fn missing(&self, controller: Controller) -> Option<&str> {
+        self.cgroups.missing(controller)
+    }
+
+    /// The weight of the VM's share of the processor.
+    pub(crate) fn share(&self) -> Option<u64> {
+        let (tree, path) = self.folders().find(|(tree, _)| tree.has(Controller::Cpu))?;
+        folder::read(&path.join(tree.version.share())).trim().parse().ok()
+    }
+
+    /// What a limit is, read back from the group; `None` where it has none.
+    pub(crate) fn limit(&self, controller: Controller) -> Option<u64> {
+        let (tree, path) = self.folders().find(|(tree, _)| tree.has(controller))?;
+        let number = |file: &str| folder::read(&path.join(file)).split_whitespace().next()?.parse::<u64>().ok();
+        match (controller, tree.version) {
+            (Controller::Pids, _) => number("pids.max")?.checked_sub(OWN_PROCESSES),
+            (Controller::Memory, Version::V1) => number("memory.limit_in_bytes"),
+            (Controller::Memory, Version::V2) => number("memory.max"),
+            (Controller::Cpu, Version::V1) => Some(number("cpu.cfs_quota_us")? / 100),
+            (Controller::Cpu, Version::V2) => Some(number("cpu.max")? / 100),
+        }
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        for (_, path) in self.folders() {
+            self.cgroups.remove(path);
+        }
+    }
+}
+
+/// The group of one process with a memory limit of its own.
+#[derive(Debug)]
+pub(crate) struct ExecGroup {
+    cgroups: Arc<Cgroups>,
+    version: Version,
+    path: PathBuf,
+}
+
+impl ExecGroup {
+    /// How many of its processes the kernel has ended for want of memory.
+    pub(crate) fn oom_kills(&self) -> u64 {
+        oom_kills(self.version, &self.path)
+    }
+}
+
+impl Drop for ExecGroup {
+    /// Descendants may still be in it: then it goes later.
+    fn drop(&mut self) {
+        self.cgroups.remove(std::mem::take(&mut self.path));
+    }
+}
+
+/// What a VM's group of a hierarchy is set to.
+fn settings(tree: &Tree, limits: &GroupLimits) -> Vec<Setting> {
+    let mut settings = Vec::new();
+    for controller in &tree.controllers {
+        match controller {
+            // Without a limit too: the processor is then divided between VMs, however many processes each has.
+            Controller::Cpu => settings.extend(limits.cpu_millicores.map_or(Vec::new(), |limit| tree.version.cpu(limit))),
+            Controller::Memory => settings.extend(limits.memory_bytes.map_or(Vec::new(), |limit| tree.version.memory(limit))),
+            Controller::Pids => settings.extend(tree.version.pids(limits.pids.saturating_add(OWN_PROCESSES))),
+        }
+    }
+    settings
+}
+
+fn oom_kills(version: Version, group: &Path) -> u64 {
+    value_of(&folder::read(&group.join(version.memory_events())), "oom_kill").unwrap_or(0)
+}
+
+fn make(path: &Path) -> Result<(), Fault> {
+    folder::make(path).at_path(Step::Limits, name_of(path))
+}
+
+fn set(group: &Path, settings: &[Setting]) -> Result<(), Fault> {
+    folder::set(group, settings).map_err(|(errno, file)| Fault::about(Step::Limits, errno, name_of(&file)))
+}
+
+fn open(path: &Path, flags: OFlags) -> Result<OwnedFd, Fault> {
+    openat(CWD, path, flags | OFlags::CLOEXEC, Mode::empty()).at_path(Step::Limits, name_of(path))
+}
+
+fn name_of(path: &Path) -> String {
+    path.display().to_string()
+}
