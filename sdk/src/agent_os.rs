@@ -1,12 +1,13 @@
 //! [`AgentOs`]: the handle of one VM.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use agentvm_wire::{error::Code, message::Response, vm::IsolationReport};
 
 use crate::{
     config::AgentOsConfig,
     error::ClientError,
+    process::millis,
     sidecar::Sidecar,
     vm::{OwnedVm, Vm},
 };
@@ -65,11 +66,39 @@ impl AgentOs {
     /// # Cancel safety
     /// The VM ends even if the future is dropped.
     pub async fn dispose(&self) -> Result<(), ClientError> {
-        let vm = self.vm();
-        if !vm.end(&ClientError::Disposed) {
+        if !self.vm().end(&ClientError::Disposed) {
             return Ok(());
         }
-        match vm.link.dispose_vm(vm.id).await {
+        self.end_vm(Duration::ZERO).await
+    }
+
+    /// Ends the VM, but first sends SIGTERM to everything in it and gives it `grace` to end by itself. Returns as soon as
+    /// all is gone. New calls get [`ClientError::Disposed`] at once; those that wait learn how their processes end, or
+    /// get the same where that is by the end of the VM. A [`dispose`](Self::dispose) meanwhile ends the grace; another
+    /// `dispose_with_grace` is a no-op.
+    ///
+    /// # Errors
+    /// As [`dispose`](Self::dispose).
+    ///
+    /// # Cancel safety
+    /// The VM ends, after the grace at the latest, even if the future is dropped; what waits gets
+    /// [`ClientError::Disposed`] then.
+    pub async fn dispose_with_grace(&self, grace: Duration) -> Result<(), ClientError> {
+        let vm = self.vm();
+        if grace.is_zero() {
+            return self.dispose().await;
+        }
+        if !vm.begin_to_end() {
+            return Ok(());
+        }
+        // Also if this future is dropped.
+        let _end = vm.end_when_dropped();
+        self.end_vm(grace).await
+    }
+
+    async fn end_vm(&self, grace: Duration) -> Result<(), ClientError> {
+        let vm = self.vm();
+        match vm.link.dispose_vm(vm.id, millis(grace)).await {
             Ok(Response::Rejected(rejection)) if rejection.code != Code::NOT_FOUND => {
                 Err(ClientError::Rejected(rejection))
             }
@@ -84,8 +113,8 @@ impl AgentOs {
     }
 
     /// How long the sidecar took to build the VM, until its init said ready.
-    pub fn boot_time(&self) -> std::time::Duration {
-        std::time::Duration::from_micros(self.0.owned.created.boot_us)
+    pub fn boot_time(&self) -> Duration {
+        Duration::from_micros(self.0.owned.created.boot_us)
     }
 
     /// The VM's id.

@@ -1,5 +1,7 @@
 //! What a VM is created from.
 
+use std::time::Duration;
+
 use agentvm_wire::vm::{Isolation, VmConfig};
 
 use crate::sidecar::{Sidecar, SidecarConfig};
@@ -150,6 +152,9 @@ pub struct ProcessLimits {
     pub vm_retained_output_bytes: u64,
     /// Bytes that may wait to be written to one process's standard input: 1 MiB.
     pub stdin_queue_bytes: u64,
+    /// How long after a call's timeout the sidecar may take to tell that its process has ended: 5 s. Then the call fails
+    /// with [`ClientError::TerminationUnconfirmed`](crate::ClientError::TerminationUnconfirmed).
+    pub kill_confirmation: Duration,
 }
 
 impl ProcessLimits {
@@ -168,6 +173,7 @@ impl Default for ProcessLimits {
             retained_output_bytes: 512 << 10,
             vm_retained_output_bytes: 64 << 20,
             stdin_queue_bytes: 1 << 20,
+            kill_confirmation: Duration::from_secs(5),
         }
     }
 }

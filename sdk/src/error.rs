@@ -1,12 +1,14 @@
 //! [`ClientError`]: everything that can go wrong, as one typed value.
 
-use std::{fmt, io, path::PathBuf, sync::Arc};
+use std::{fmt, io, path::PathBuf, sync::Arc, time::Duration};
 
 use agentvm_wire::{
     error::{Code, Rejection},
     message::Response,
 };
 use bytes::Bytes;
+
+use crate::stdio::OutputStream;
 
 /// Why a call failed. Cheap to clone: every waiter of a lost connection gets the same first cause.
 ///
@@ -84,6 +86,22 @@ pub enum ClientError {
         /// Names the program or the directory.
         message: String,
     },
+    /// A command's timeout ran out before it was started; it never starts.
+    #[error("{command}: not started before its timeout")]
+    StartTimedOut {
+        /// The program.
+        command: String,
+    },
+    /// A command was to be killed at its timeout, and nothing has confirmed that it was.
+    #[error("killed at its timeout, but its end is not confirmed after {waited:?} more")]
+    TerminationUnconfirmed {
+        /// How long the confirmation was awaited: [`ProcessLimits::kill_confirmation`](crate::ProcessLimits).
+        waited: Duration,
+        /// What an `exec` had captured of standard output.
+        stdout: Bytes,
+        /// What it had captured of standard error.
+        stderr: Bytes,
+    },
     /// A write that did not fit behind what is queued already; nothing of it was taken.
     #[error("stdin holds {queued} queued bytes, limit is {limit}")]
     StdinFull {
@@ -134,6 +152,7 @@ impl ClientError {
             Self::Rejected(rejection) => rejection.code.clone(),
             Self::SpawnFailed { code, .. } => code.clone(),
             Self::ProcessNotFound(_) => Code::NOT_FOUND,
+            Self::StartTimedOut { .. } | Self::TerminationUnconfirmed { .. } => Code::DEADLINE_EXCEEDED,
             Self::StdinFull { .. } | Self::ResourceLimit { .. } => Code::RESOURCE_EXHAUSTED,
             Self::CaptureLimit { .. } => Code::TOO_LARGE,
             Self::StdinClosed => Code::EPIPE,
@@ -150,6 +169,22 @@ impl ClientError {
     /// The sidecar refused an argument; names the field.
     pub(crate) fn invalid(field: &str, message: impl Into<String>) -> Self {
         Self::Rejected(Rejection::invalid(field, message))
+    }
+
+    /// An exec has captured too much; what it has is added by [`ClientError::with_output`].
+    pub(crate) fn capture_limit(stream: OutputStream, observed: u64, limit: u64) -> Self {
+        let (stdout, stderr) = (Bytes::new(), Bytes::new());
+        Self::CaptureLimit { stream: stream.name(), observed, limit, stdout, stderr }
+    }
+
+    /// Adds what an exec had captured, where the error carries that.
+    pub(crate) fn with_output(mut self, output: impl FnOnce() -> (Bytes, Bytes)) -> Self {
+        if let Self::CaptureLimit { stdout, stderr, .. }
+        | Self::TerminationUnconfirmed { stdout, stderr, .. } = &mut self
+        {
+            (*stdout, *stderr) = output();
+        }
+        self
     }
 
     /// A request got an answer that belongs to another.

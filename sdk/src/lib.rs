@@ -31,8 +31,9 @@ pub use callback::Subscription;
 pub use config::{AgentOsConfig, ProcessLimits};
 pub use error::ClientError;
 pub use process::{
-    ExecBytes, ExecOptions, ExecResult, ExitCause, ExitStatus, FileAccess, FileHandle, FileKind, Process,
-    ProcessInfo, ProcessStatus, ProcessTreeNode, SignalTarget, SpawnOptions, SpawnedProcessInfo,
+    ExecBytes, ExecOptions, ExecResult, ExitCause, ExitStatus, FileAccess, FileHandle, FileKind, OutputLimit,
+    Process, ProcessInfo, ProcessStatus, ProcessTreeNode, Signal, SignalTarget, SpawnOptions,
+    SpawnedProcessInfo, Stdio, TimingMitigation, Truncated, UnknownSignal,
 };
 pub use resource::LimitWarning;
 pub use sidecar::{Sidecar, SidecarConfig};

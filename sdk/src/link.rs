@@ -10,6 +10,7 @@
 mod driver;
 mod incoming;
 mod requests;
+mod timers;
 mod writer;
 
 use std::{
@@ -23,7 +24,7 @@ use agentvm_wire::{
     error::Code,
     id::{RequestId, StreamId, VmId},
     message::{Request, Response, Scope},
-    process::{SignalTarget, StdioStreams},
+    process::{Signal, SignalTarget, StdioStreams},
     session::Limits,
     stdio::Header,
     vm::VmCreated,
@@ -33,6 +34,8 @@ use tokio::sync::{Notify, oneshot};
 
 pub(crate) use driver::{Driver, start};
 pub(crate) use requests::WantedStreams;
+pub(crate) use timers::Timer;
+use timers::Timers;
 use writer::Writer;
 
 use crate::{
@@ -55,6 +58,9 @@ pub(crate) struct Link {
     wake: Notify,
     /// Tells the driver that nobody needs the link any more; kept until it looks.
     closing: Notify,
+    /// Another timer is the first now; kept until the driver looks.
+    timers_changed: Notify,
+    timers: Mutex<Timers>,
     /// The launched sidecar, if this program launched it.
     pid: OnceLock<u32>,
 }
@@ -78,7 +84,7 @@ enum Waiter {
     Call(oneshot::Sender<Result<Response, ClientError>>),
     Create(ProcessLimits, oneshot::Sender<Result<OwnedVm, ClientError>>),
     Start(Arc<Entry>),
-    Signal(Arc<Entry>, String, SignalTarget),
+    Signal(Arc<Entry>, Signal, SignalTarget),
     Nobody,
 }
 
@@ -112,6 +118,8 @@ impl Link {
             writer: Writer::default(),
             wake: Notify::new(),
             closing: Notify::new(),
+            timers_changed: Notify::new(),
+            timers: Mutex::default(),
             pid: OnceLock::new(),
         }
     }
@@ -228,6 +236,7 @@ impl Link {
                 std::mem::take(&mut core.vms),
             )
         };
+        self.drop_timers();
         for waiter in waiters.into_values().chain(deferred.into_iter().map(|(_, _, waiter)| waiter)) {
             match waiter {
                 // Whoever dropped the receiver does not want to know.

@@ -29,6 +29,14 @@ pub enum OutputStream {
 }
 
 impl OutputStream {
+    /// `stdout` or `stderr`.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Stdout => "stdout",
+            Self::Stderr => "stderr",
+        }
+    }
+
     /// This stream's own of the two offsets.
     pub(crate) fn of(self, ends: StreamEnds) -> Option<u64> {
         match self {

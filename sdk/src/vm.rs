@@ -1,8 +1,11 @@
 //! One VM as the client sees it: its processes by their synthetic pid, and how it ended.
 
-use std::sync::{
-    Arc, Mutex,
-    atomic::{AtomicU32, Ordering},
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicU32, Ordering},
+    },
+    time::Duration,
 };
 
 use agentvm_wire::{
@@ -19,6 +22,7 @@ use crate::{
     link::{Link, WantedStreams},
     process::{
         entry::{Entry, NewEntry},
+        millis,
         retained::Retained,
     },
     resource::Warnings,
@@ -37,6 +41,8 @@ pub(crate) struct Vm {
     next_exec: AtomicU32,
     /// How many spawned entries there are; locked while one is admitted.
     pub(crate) spawned: Mutex<u64>,
+    /// Nothing new is begun: the VM is in its grace.
+    ending: AtomicBool,
     ended: watch::Sender<Option<ClientError>>,
 }
 
@@ -52,13 +58,34 @@ impl Vm {
             next_spawn: AtomicU32::new(ProcessId::FIRST_SPAWNED),
             next_exec: AtomicU32::new(ProcessId::FIRST_EXEC),
             spawned: Mutex::new(0),
+            ending: AtomicBool::new(false),
             ended: watch::Sender::new(None),
         })
     }
 
-    /// Why the VM is gone, if it is.
+    /// Why the VM is gone, or about to be, if it is.
     pub(crate) fn check_alive(&self) -> Result<(), ClientError> {
-        self.ended.borrow().clone().map_or(Ok(()), Err)
+        match self.ended.borrow().clone() {
+            Some(cause) => Err(cause),
+            None if self.ending.load(Ordering::Relaxed) => Err(ClientError::Disposed),
+            None => Ok(()),
+        }
+    }
+
+    /// From now on nothing new is begun; false if that was so before.
+    pub(crate) fn begin_to_end(&self) -> bool {
+        !self.ending.swap(true, Ordering::Relaxed) && self.ended.borrow().is_none()
+    }
+
+    /// Ends it, as disposed of, when the returned value is dropped.
+    pub(crate) fn end_when_dropped(self: &Arc<Self>) -> impl Drop + use<> {
+        struct Ends(Arc<Vm>);
+        impl Drop for Ends {
+            fn drop(&mut self) {
+                self.0.end(&ClientError::Disposed);
+            }
+        }
+        Ends(self.clone())
     }
 
     /// Asks something about the VM. If the VM ends first, that is the answer, and at once.
@@ -129,6 +156,7 @@ impl Vm {
         &self,
         execute: Execute,
         wants: WantedStreams,
+        timeout: Option<Duration>,
         subscribe: impl FnOnce(&Arc<Entry>) -> T,
     ) -> Result<(Arc<Entry>, T), ClientError> {
         self.check_alive()?;
@@ -149,11 +177,15 @@ impl Vm {
                 retained: self.retained.clone(),
                 retained_bytes,
                 stdin_bytes: self.limits.stdin_queue_bytes,
+                kill_confirmation: self.limits.kill_confirmation,
             }));
             self.entries.upsert_sync(id, entry.clone());
             let subscribed = subscribe(&entry);
             (entry, subscribed)
         })?;
+        if let Some(timeout) = timeout {
+            entry.give_up_after(timeout);
+        }
         // Ended between the check and the registration: the entry missed the news.
         if let Err(cause) = self.check_alive() {
             entry.lost(cause);
@@ -179,7 +211,5 @@ impl Drop for OwnedVm {
 
 /// The drain that `exec` asks for.
 pub(crate) fn exec_drain() -> Drain {
-    let millis =
-        |limit: std::time::Duration| u64::try_from(limit.as_millis()).expect("a constant of seconds");
     Drain { quiet_ms: millis(crate::stdio::DRAIN_QUIET), max_ms: millis(crate::stdio::DRAIN_MAX) }
 }

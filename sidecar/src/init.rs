@@ -16,6 +16,7 @@
 mod boot;
 pub mod client;
 mod clock;
+mod cpu;
 mod helper;
 mod inspect;
 mod list;

@@ -1,7 +1,6 @@
 //! A process as the sidecar keeps it, from `execute` until its outputs end.
 
 mod lifecycle;
-pub(crate) mod signal;
 mod start;
 
 use std::{sync::Arc, time::Duration};
@@ -11,10 +10,14 @@ use agentvm_wire::{
     error::{Code, Rejection},
     id::{ProcessId, RequestId, StreamId},
     process::{
-        Drain, Execute, ExitCause, ProcessExited, ProcessRow, ProcessStarted, ProcessStatus, StreamEnds,
+        Drain, Execute, ExitCause, ProcessExited, ProcessRow, ProcessStarted, ProcessStatus, Signal,
+        StreamEnds,
     },
 };
-use tokio::{sync::Notify, time};
+use tokio::{
+    sync::Notify,
+    time::{self, Instant},
+};
 
 pub(crate) use lifecycle::{Action, Event, Failure, Lifecycle};
 pub(crate) use start::{Defaults, start};
@@ -24,6 +27,18 @@ use crate::{
     init::{Exit, MAX_ARGS, MAX_ARGS_BYTES, StartStep},
     stdio::source::Source,
 };
+
+/// A start that came too late, and was given up.
+fn not_in_time() -> Rejection {
+    let mut rejection = Rejection::new(Code::DEADLINE_EXCEEDED, "not started before its timeout");
+    rejection.details.step = Some(StartStep::Deadline.name().to_owned());
+    rejection
+}
+
+/// The libc's own two signals have no name but their number.
+fn signal_name(number: i32) -> String {
+    Signal::from_number(number).map_or_else(|| format!("SIG{number}"), |signal| signal.to_string())
+}
 
 /// Who runs processes, as the table calls it.
 pub(crate) const DRIVER: &str = "agentvm-sidecar";
@@ -40,6 +55,10 @@ pub(crate) struct Process {
     outputs: Outputs,
     stdin: Option<StreamId>,
     drain: Option<Drain>,
+    /// When its timeout runs out.
+    pub(crate) deadline: Option<Instant>,
+    /// Why it is being killed, where nobody asked for that.
+    doom: Option<ExitCause>,
     pub(crate) pid: u32,
     started_at_ms: u64,
 }
@@ -62,7 +81,13 @@ pub(crate) struct Outputs {
 }
 
 impl Process {
-    fn new(request: RequestId, execute: &Execute, cwd: String, outputs: Outputs) -> Self {
+    fn new(
+        request: RequestId,
+        execute: &Execute,
+        cwd: String,
+        outputs: Outputs,
+        deadline: Option<Instant>,
+    ) -> Self {
         Self {
             lifecycle: Lifecycle::Starting { request },
             id: execute.process,
@@ -72,6 +97,8 @@ impl Process {
             outputs,
             stdin: execute.streams.stdin,
             drain: execute.drain,
+            deadline,
+            doom: None,
             pid: 0,
             started_at_ms: 0,
         }
@@ -79,8 +106,11 @@ impl Process {
 
     /// Takes what init says of it and returns what follows for the client.
     pub(crate) fn step(&mut self, event: Event) -> Vec<Action> {
-        if let Event::Started { pid, started_at_ms } = event {
-            (self.pid, self.started_at_ms) = (pid, started_at_ms);
+        match event {
+            Event::Started { pid, started_at_ms } => (self.pid, self.started_at_ms) = (pid, started_at_ms),
+            Event::Expired => drop(self.doom.get_or_insert(ExitCause::Timeout)),
+            Event::CpuLimit => drop(self.doom.get_or_insert(ExitCause::CpuLimit)),
+            Event::StartFailed { .. } | Event::Exited(_) | Event::Lost => {}
         }
         self.lifecycle.step(event)
     }
@@ -106,6 +136,9 @@ impl Process {
     /// What the client is told where the process never ran: the errno by name, the step, and the path it is about.
     pub(crate) fn rejection(&self, failure: Failure) -> Rejection {
         let Failure::Step(step, errno) = failure else { return Rejection::vm_not_found() };
+        if step == StartStep::Deadline {
+            return not_in_time();
+        }
         let words = errno::text(errno);
         let message =
             if step == StartStep::Cwd { format!("working directory {}: {words}", self.cwd) } else { words };
@@ -127,8 +160,13 @@ impl Process {
 
     /// The event that tells its end: what lies in the pipes at this moment is its own.
     pub(crate) fn exited(&self, exit: &Exit) -> ProcessExited {
+        let killed = exit.signal == Some(Signal::KILL.number());
         let (exit_code, signal, cause) = match exit.signal {
-            Some(signal) => (128 + signal, Some(signal::name(signal)), ExitCause::Signaled),
+            Some(signal) => {
+                // One that ended by itself before the kill met it has its own cause.
+                let cause = self.doom.filter(|_| killed).unwrap_or(ExitCause::Signaled);
+                (128 + signal, Some(signal_name(signal)), cause)
+            }
             None => (exit.exit_code.map_or(0, i32::from), None, ExitCause::Exited),
         };
         ProcessExited {
@@ -137,7 +175,7 @@ impl Process {
             signal,
             cause,
             core_dumped: exit.core_dumped,
-            end: self.outputs.written(),
+            end: self.outputs.settle(),
             output_open: self.outputs.any_open(),
             user_us: exit.user_us,
             sys_us: exit.sys_us,
@@ -194,11 +232,11 @@ impl Arguments {
 
 impl Outputs {
     /// Up to where each stream that still goes to the client holds what was written so far.
-    pub(crate) fn written(&self) -> StreamEnds {
-        let written = |source: &Option<Arc<Source>>| {
-            source.as_ref().filter(|source| !source.is_discarded()).map(|source| source.written())
+    pub(crate) fn settle(&self) -> StreamEnds {
+        let settled = |source: &Option<Arc<Source>>| {
+            source.as_ref().filter(|source| !source.is_discarded()).map(|source| source.settle())
         };
-        StreamEnds { stdout: written(&self.stdout), stderr: written(&self.stderr) }
+        StreamEnds { stdout: settled(&self.stdout), stderr: settled(&self.stderr) }
     }
 
     /// Returns once nothing was written for a while, every output has ended, or the limit is met; with how far the
@@ -211,7 +249,7 @@ impl Outputs {
                 break;
             }
         }
-        self.written()
+        self.settle()
     }
 
     /// Whether a descendant still holds an output that goes to the client.

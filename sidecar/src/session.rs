@@ -266,7 +266,7 @@ impl Requests {
                 let vms = session.vms().order.values().copied().collect();
                 session.link.respond(id, &Response::Vms(Vms { vms }));
             }
-            Request::DisposeVm(_) => session.vm(scope)?.dispose(id),
+            Request::DisposeVm(body) => session.vm(scope)?.dispose(id, body.grace_ms),
             Request::Execute(execute) => session.vm(scope)?.execute(id, execute),
             Request::SignalProcess(body) => session.vm(scope)?.signal(id, &body),
             Request::ProcessSnapshot(page) => session.vm(scope)?.snapshot(id, page),

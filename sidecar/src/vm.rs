@@ -1,10 +1,12 @@
 //! One VM in the sidecar: its init, its processes, and one task that follows both.
 //!
 //! ```text
-//! ready ──► disposing ──► gone         dispose_vm: init is killed; answered when the kernel says that all is gone
+//! ready ──► disposing ──► gone         dispose_vm: init is killed, perhaps after a grace; answered when the kernel says
+//!   │                                  that all is gone
 //!   └────────────────────► gone        init ended by itself: told as `vm_state failed`
 //! ```
 
+pub(crate) mod deadlines;
 mod inspect;
 mod reading;
 mod table;
@@ -25,12 +27,16 @@ use agentvm_wire::{
     vm::{VmDisposed, VmState, VmStateChanged},
 };
 use futures_util::{StreamExt as _, stream::FuturesUnordered};
-use tokio::sync::{Notify, Semaphore};
+use tokio::{
+    sync::{Notify, Semaphore},
+    time::{Instant, sleep_until},
+};
 
+use self::deadlines::{Deadlines, Due, after};
 use crate::{
     init::{self, Commands, Event, Events},
     link::Link,
-    process::{self, Action, Defaults, Process, signal},
+    process::{self, Action, Defaults, Process},
     zygote::Booted,
 };
 
@@ -62,6 +68,9 @@ struct State {
     /// Pumps of processes that init has not yet told of: a stream says nothing, not even its end, before the start.
     starting: HashMap<ProcessId, Vec<Work>>,
     exited: table::Exited,
+    deadlines: Deadlines,
+    /// When what is still there at the end of the VM's grace is killed; nothing is started any more.
+    grace_ends: Option<Instant>,
     /// Requests that await the VM's end.
     disposals: Vec<RequestId>,
     /// Signals and readings on their way: what is still open when the VM ends is answered then.
@@ -122,7 +131,7 @@ impl Vm {
         let id = execute.process;
         {
             let state = self.lock();
-            if state.gone {
+            if state.gone || state.grace_ends.is_some() {
                 return Err(Rejection::vm_not_found());
             }
             let (live, limit) = (state.processes.len() as u64, self.link.limits().max_processes);
@@ -142,6 +151,11 @@ impl Vm {
         let defaults = Defaults { environment: &self.environment, cwd: &self.cwd, owner: self.guest_ids };
         let started = process::start(&self.link, self.id, request, execute, &defaults)?;
         let mut state = self.lock();
+        if let Some(deadline) = started.process.deadline
+            && state.deadlines.add(deadline, Due::Process(id))
+        {
+            self.more.notify_one();
+        }
         state.processes.insert(id, started.process);
         state.starting.insert(id, started.pumps);
         self.warn(&state);
@@ -151,10 +165,6 @@ impl Vm {
     }
 
     pub(crate) fn signal(&self, request: RequestId, body: &SignalProcess) {
-        let Some(number) = signal::number(&body.signal) else {
-            let message = format!("no signal is called {}", body.signal);
-            return self.link.reject(request, Rejection::invalid("signal", message));
-        };
         let mut state = self.lock();
         if state.gone {
             return self.link.reject(request, Rejection::vm_not_found());
@@ -173,17 +183,28 @@ impl Vm {
             return self.link.respond(request, &Response::ProcessSignaled(nobody));
         }
         state.waiting.push(request);
-        self.commands.signal(request.0, body.process, number, body.target);
+        self.commands.signal(request.0, body.process, body.signal.number(), body.target);
     }
 
-    /// Ends the VM; the answer follows when everything of it is gone.
-    pub(crate) fn dispose(&self, request: RequestId) {
+    /// Ends the VM, after a grace in which its processes may end by themselves; the answer follows when everything of it
+    /// is gone.
+    pub(crate) fn dispose(&self, request: RequestId, grace_ms: u64) {
         let mut state = self.lock();
         if state.gone {
             return self.link.respond(request, &Response::VmDisposed(VmDisposed {}));
         }
         state.disposals.push(request);
-        self.commands.end();
+        let ends = after(grace_ms);
+        if grace_ms == 0 {
+            self.commands.end();
+        } else if state.grace_ends.is_none() {
+            self.commands.terminate();
+        }
+        if state.grace_ends.is_none_or(|earlier| ends < earlier) {
+            state.grace_ends = Some(ends);
+            state.deadlines.add(ends, Due::Grace);
+            self.more.notify_one();
+        }
     }
 
     /// The VM's task panicked: its client must not wait for ever. A bug, told as the VM's failure.
@@ -217,13 +238,29 @@ impl Vm {
     async fn run(self: Arc<Self>, mut events: Events) {
         let mut work: FuturesUnordered<Work> = FuturesUnordered::new();
         loop {
+            let next_deadline = self.lock().deadlines.next();
             tokio::select! {
                 event = events.next() => match event {
                     Event::Ended => return self.ended(),
                     event => self.follow(&event),
                 },
                 Some(()) = work.next() => {}
+                () = async { sleep_until(next_deadline.expect("there is one")).await }, if next_deadline.is_some() => {
+                    self.expire();
+                }
                 () = self.more.notified() => work.extend(std::mem::take(&mut *self.added())),
+            }
+        }
+    }
+
+    /// Acts on every deadline that has come.
+    fn expire(self: &Arc<Self>) {
+        loop {
+            let due = self.lock().deadlines.take_due();
+            match due {
+                Some(Due::Process(process)) => self.step(process, process::Event::Expired),
+                Some(Due::Grace) => self.commands.end(),
+                None => return,
             }
         }
     }
@@ -236,6 +273,7 @@ impl Vm {
             Event::StartFailed { process, step, errno } => {
                 self.step(process, process::Event::StartFailed { step, errno });
             }
+            Event::CpuLimit { process } => self.step(process, process::Event::CpuLimit),
             Event::Exited { process, exit } => self.step(process, process::Event::Exited(exit)),
             Event::Signaled { token, delivered } => {
                 let request = RequestId(token);
@@ -268,9 +306,13 @@ impl Vm {
                     self.link.event(self.id, &WireEvent::ProcessExited(exited));
                     break;
                 }
+                Action::Expire => self.commands.expire(id),
             }
         }
-        if state.processes.get(&id).is_some_and(Process::has_ended) {
+        if process.has_ended() {
+            if let Some(deadline) = process.deadline {
+                state.deadlines.remove(deadline, Due::Process(id));
+            }
             state.processes.remove(&id);
             state.starting.remove(&id);
             self.warn(state);

@@ -1,6 +1,7 @@
 //! Processes: starting, signalling, their end, and the VM's process table.
 
 mod inspect;
+mod signal;
 mod validate;
 
 use std::collections::BTreeMap;
@@ -15,6 +16,7 @@ use crate::{
 pub use inspect::{
     Cmdline, FileAccess, FileHandle, FileHandles, FileKind, ProcessRef, ReadCmdline, ReadFileHandles,
 };
+pub use signal::{Signal, UnknownSignal};
 pub(crate) use validate::validate_env;
 pub use validate::{MAX_STRING_BYTES, MAX_TOTAL_BYTES};
 
@@ -29,7 +31,13 @@ pub struct Execute {
     /// `command` where it is not UTF-8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command_b64: Option<Bytes64>,
-    /// Arguments after argv\[0\], which is `command`.
+    /// argv\[0\] where it is not `command`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arg0: Option<String>,
+    /// `command` is a script: run by its `#!` line, executable or not, or else by `/bin/sh`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub script: bool,
+    /// Arguments after argv\[0\].
     #[serde(default)]
     pub args: Vec<String>,
     /// All of `args` where one of them is not UTF-8.
@@ -59,6 +67,12 @@ pub struct Execute {
     /// Asks for `output_drained` after the exit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drain: Option<Drain>,
+    /// After so long, from the receipt of this request on, the tree is killed, or the start given up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_ms: Option<u64>,
+    /// Once the tree has used so much CPU time it is killed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_time_limit_ms: Option<u64>,
 }
 
 impl Execute {
@@ -68,6 +82,8 @@ impl Execute {
             process,
             command: command.into(),
             command_b64: None,
+            arg0: None,
+            script: false,
             args: Vec::new(),
             args_b64: None,
             env: BTreeMap::new(),
@@ -78,6 +94,8 @@ impl Execute {
             stderr: OutputMode::Null,
             streams: StdioStreams::default(),
             drain: None,
+            timeout_ms: None,
+            cpu_time_limit_ms: None,
         }
     }
 
@@ -196,6 +214,10 @@ pub enum ExitCause {
     Exited,
     /// By a signal.
     Signaled,
+    /// Killed with its tree when `timeout_ms` had passed.
+    Timeout,
+    /// Killed with its tree when that had used up `cpu_time_limit_ms`.
+    CpuLimit,
     /// A cause this version does not know.
     #[serde(other)]
     Unknown,
@@ -230,8 +252,8 @@ pub struct OutputDrained {
 pub struct SignalProcess {
     /// Which process.
     pub process: ProcessId,
-    /// `SIGTERM`, `SIGKILL`, …
-    pub signal: String,
+    /// Which signal.
+    pub signal: Signal,
     /// Whom it reaches.
     pub target: SignalTarget,
 }

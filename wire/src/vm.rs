@@ -288,7 +288,16 @@ pub struct Partial {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
-pub struct DisposeVm {}
+pub struct DisposeVm {
+    /// How long processes may take to end by themselves after SIGTERM; 0, the default: nothing is sent but SIGKILL.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub grace_ms: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
 
 /// Body of `vm_disposed`: the VM and everything of it is gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]

@@ -1,7 +1,7 @@
 //! Runs its argument in a fresh VM, streams both outputs, and exits with the guest's code.
 //!
 //! `exec 'echo hello from $(hostname)'`; `--time` prints where the time went, `--root` runs it as the VM's root.
-//! Ctrl-C ends the VM and exits with 130.
+//! Ctrl-C ends the VM and exits with 130; so does a reader of its output that goes away, with 141.
 
 use std::{
     io::{self, Write as _},
@@ -9,6 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use agentvm_examples::{Terminal, end};
 use agentvm_sdk::{AgentOs, AgentOsConfig, ExecOptions, SidecarConfig};
 use anyhow::Context as _;
 use clap::Parser;
@@ -33,8 +34,11 @@ fn main() -> anyhow::Result<ExitCode> {
     agentvm_sidecar::run_if_requested();
     let arguments = Arguments::parse();
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+        let mut terminal = Terminal::default();
+        let options =
+            ExecOptions::new().capture_stdio(false).on_stdout(terminal.stdout()).on_stderr(terminal.stderr());
         tokio::select! {
-            code = run(&arguments) => code,
+            code = terminal.run(run(&arguments, options)) => end(code),
             interrupt = tokio::signal::ctrl_c() => {
                 interrupt.context("no Ctrl-C handler")?;
                 Ok(ExitCode::from(INTERRUPTED))
@@ -43,16 +47,12 @@ fn main() -> anyhow::Result<ExitCode> {
     })
 }
 
-async fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+async fn run(arguments: &Arguments, options: ExecOptions) -> anyhow::Result<ExitCode> {
     let begun = Instant::now();
     let config = AgentOsConfig::new().sidecar(SidecarConfig::CurrentExe).root(arguments.root);
     let vm = AgentOs::create(config).await?;
     let created = begun.elapsed();
 
-    let options = ExecOptions::new()
-        .capture_stdio(false)
-        .on_stdout(|bytes| write_all(&mut io::stdout(), bytes))
-        .on_stderr(|bytes| write_all(&mut io::stderr(), bytes));
     let result = vm.exec(&arguments.command, options).await?;
 
     let disposing = Instant::now();
@@ -63,11 +63,6 @@ async fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         print_times(sidecar, vm.boot_time(), result.duration, disposing.elapsed());
     }
     Ok(ExitCode::from(u8::try_from(result.exit_code).unwrap_or(u8::MAX)))
-}
-
-/// A reader of ours that has gone away is no reason to disturb the guest.
-fn write_all(output: &mut impl io::Write, bytes: &[u8]) {
-    let _ = output.write_all(bytes).and_then(|()| output.flush());
 }
 
 fn print_times(sidecar: Duration, boot: Duration, exec: Duration, dispose: Duration) {

@@ -1,8 +1,9 @@
 //! Starts a small process family in a fresh VM and draws the forest: pid, state, command; in colour on a terminal,
 //! as JSON with `--json`.
 
-use std::io::Write as _;
+use std::{io::Write as _, process::ExitCode};
 
+use agentvm_examples::end;
 use agentvm_sdk::{
     AgentOs, AgentOsConfig, Output, ProcessInfo, ProcessStatus, ProcessTreeNode, SidecarConfig, SpawnOptions,
 };
@@ -26,10 +27,10 @@ const FAMILY: &str = "sleep 300 & \
     until [ $(grep -l '^sleep$' /proc/[0-9]*/comm 2>/dev/null | wc -l) -ge 3 ]; do :; done; \
     echo complete; wait";
 
-fn main() -> anyhow::Result<()> {
+fn main() -> anyhow::Result<ExitCode> {
     agentvm_sidecar::run_if_requested();
     let arguments = Arguments::parse();
-    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+    let run = async {
         let vm = AgentOs::create(AgentOsConfig::new().sidecar(SidecarConfig::CurrentExe)).await?;
         let exited = vm.spawn("sh", ["-c", "exit 3"], SpawnOptions::new())?;
         exited.wait().await?;
@@ -39,13 +40,14 @@ fn main() -> anyhow::Result<()> {
         }
         let forest = vm.process_tree().await?;
         if arguments.json {
-            println!("{}", serde_json::to_string_pretty(&forest)?);
+            writeln!(std::io::stdout(), "{}", serde_json::to_string_pretty(&forest)?)?;
         } else {
             draw(&forest)?;
         }
         vm.dispose().await?;
-        Ok(())
-    })
+        Ok(ExitCode::SUCCESS)
+    };
+    end(tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(run))
 }
 
 /// Depth first, without recursion: a guest decides how deep its forest is.

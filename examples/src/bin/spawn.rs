@@ -4,8 +4,12 @@
 //! Without arguments it follows a small script of its own; `spawn PROGRAM ARGS…` runs that program with this
 //! terminal's lines as its input, until they end or Ctrl-C stops it.
 
-use std::{io, process::ExitCode};
+use std::{
+    io::{self, Write as _},
+    process::ExitCode,
+};
 
+use agentvm_examples::{Terminal, end};
 use agentvm_sdk::{AgentOs, AgentOsConfig, ByteStream, Output, Process, SidecarConfig, SpawnOptions};
 use anyhow::{Context as _, bail};
 use clap::Parser;
@@ -28,7 +32,7 @@ while :; do sleep 0.1; done"#;
 fn main() -> anyhow::Result<ExitCode> {
     agentvm_sidecar::run_if_requested();
     let arguments = Arguments::parse();
-    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+    let run = async {
         let vm = AgentOs::create(AgentOsConfig::new().sidecar(SidecarConfig::CurrentExe)).await?;
         let code = match arguments.program.split_first() {
             Some((program, args)) => interact(&vm, program, args).await?,
@@ -36,25 +40,27 @@ fn main() -> anyhow::Result<ExitCode> {
         };
         vm.dispose().await?;
         Ok(ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)))
-    })
+    };
+    end(tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(run))
 }
 
 /// Two lines in, three lines out, then a polite stop.
 async fn demonstrate(vm: &AgentOs) -> anyhow::Result<i32> {
     let process = vm.spawn("sh", ["-c", GREETER], SpawnOptions::new())?;
     let mut output = Lines::new(process.stdout());
-    println!("{}", output.next().await?);
+    let mut terminal = io::stdout();
+    writeln!(terminal, "{}", output.next().await?)?;
     for line in ["hello", "how are you"] {
         process.write_stdin(format!("{line}\n"))?;
-        println!("{}", output.next().await?);
+        writeln!(terminal, "{}", output.next().await?)?;
     }
     let info = vm.get_process(process.pid())?;
-    println!("pid {} is {}", info.pid, if info.running { "running" } else { "gone" });
+    writeln!(terminal, "pid {} is {}", info.pid, if info.running { "running" } else { "gone" })?;
     process.close_stdin();
     process.stop();
-    println!("{}", output.next().await?);
+    writeln!(terminal, "{}", output.next().await?)?;
     let status = process.wait().await?;
-    println!("exit code {}", status.code);
+    writeln!(terminal, "exit code {}", status.code)?;
     Ok(status.code)
 }
 
@@ -85,12 +91,11 @@ impl Lines {
 
 /// A program with this terminal's lines as its input.
 async fn interact(vm: &AgentOs, program: &str, args: &[String]) -> anyhow::Result<i32> {
-    let options = SpawnOptions::new()
-        .on_stdout(|bytes| show(&mut io::stdout(), bytes))
-        .on_stderr(|bytes| show(&mut io::stderr(), bytes));
+    let mut terminal = Terminal::default();
+    let options = SpawnOptions::new().on_stdout(terminal.stdout()).on_stderr(terminal.stderr());
     let process = vm.spawn(program, args, options)?;
     let status = tokio::select! {
-        status = process.wait() => status?,
+        status = terminal.run(async { Ok(process.wait().await?) }) => status?,
         // Resolves only on an error: the process ends by itself once its input has.
         error = feed(&process) => return Err(error),
         interrupt = tokio::signal::ctrl_c() => {
@@ -120,9 +125,4 @@ async fn feed(process: &Process) -> anyhow::Error {
         }
     }
     std::future::pending().await
-}
-
-/// A reader of ours that has gone away is no reason to disturb the guest.
-fn show(output: &mut impl io::Write, bytes: &[u8]) {
-    let _ = output.write_all(bytes).and_then(|()| output.flush());
 }

@@ -100,6 +100,7 @@ async fn serve(connector: Connector, link: &Arc<Link>, ready: Ready) {
     let mut cause = tokio::select! {
         cause = session(link, socket, token, &mut ready) => cause,
         () = overdue(link) => ClientError::Disposed,
+        () = link.keep_time() => unreachable!("it never ends"),
         () = forward_stderr(launched.as_mut()) => unreachable!("it is pending for ever"),
     };
     if let Some(launched) = &mut launched {

@@ -73,11 +73,14 @@ impl Link {
                     core.connection.close_stream(stream);
                     core.routes.remove(&stream);
                 }
+                let vm = core.vms.get(&entry.vm).and_then(std::sync::Weak::upgrade);
                 drop(core);
-                entry.start_failed(start_failure(&entry.command, rejection));
+                // A VM that is about to end starts nothing.
+                let ending = vm.and_then(|vm| vm.check_alive().err());
+                entry.start_failed(ending.unwrap_or_else(|| start_failure(&entry.command, rejection)));
             }
             (Waiter::Start(entry), other) => entry.lost(ClientError::unexpected("execute", &other)),
-            (Waiter::Signal(entry, signal, target), _) => entry.signal_answered(&signal, target),
+            (Waiter::Signal(entry, signal, target), _) => entry.signal_answered(signal, target),
             (Waiter::Nobody, _) => {}
         }
     }

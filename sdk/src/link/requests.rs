@@ -5,7 +5,7 @@ use std::sync::Arc;
 use agentvm_wire::{
     id::VmId,
     message::{Request, Response, Scope},
-    process::{Execute, SignalProcess, SignalTarget, StdioStreams},
+    process::{Execute, Signal, SignalProcess, SignalTarget, StdioStreams},
     vm::{DisposeVm, VmConfig},
 };
 use tokio::sync::oneshot;
@@ -71,16 +71,18 @@ impl Link {
     }
 
     /// Disposes of a VM and awaits the answer. The VM ends even if the future is dropped.
-    pub(crate) async fn dispose_vm(&self, vm: VmId) -> Result<Response, ClientError> {
+    pub(crate) async fn dispose_vm(&self, vm: VmId, grace_ms: u64) -> Result<Response, ClientError> {
         let (sender, receiver) = oneshot::channel();
-        self.post_surely(Scope::vm(vm), Request::DisposeVm(DisposeVm {}), Waiter::Call(sender))?;
+        let request = Request::DisposeVm(DisposeVm { grace_ms });
+        self.post_surely(Scope::vm(vm), request, Waiter::Call(sender))?;
         self.answer(receiver).await
     }
 
     /// Disposes of a VM without waiting for it: its handle is gone.
     pub(crate) fn abandon_vm(&self, vm: VmId) {
         // A link that is dead has no VM any more.
-        let _ = self.post_surely(Scope::vm(vm), Request::DisposeVm(DisposeVm {}), Waiter::Nobody);
+        let _ =
+            self.post_surely(Scope::vm(vm), Request::DisposeVm(DisposeVm { grace_ms: 0 }), Waiter::Nobody);
     }
 
     /// Chooses stream ids, makes the entry with them, and sends `execute`, all in one step, so that whatever the
@@ -123,9 +125,9 @@ impl Link {
     }
 
     /// Sends a signal; the entry has made sure that it is not already on its way.
-    pub(crate) fn signal(&self, entry: &Arc<Entry>, signal: &str, target: SignalTarget) {
-        let body = SignalProcess { process: entry.id, signal: signal.to_owned(), target };
-        let waiter = Waiter::Signal(entry.clone(), signal.to_owned(), target);
+    pub(crate) fn signal(&self, entry: &Arc<Entry>, signal: Signal, target: SignalTarget) {
+        let body = SignalProcess { process: entry.id, signal, target };
+        let waiter = Waiter::Signal(entry.clone(), signal, target);
         if self.post_surely(Scope::vm(entry.vm), Request::SignalProcess(body), waiter).is_err() {
             entry.signal_answered(signal, target);
         }

@@ -11,16 +11,19 @@ mod writing;
 use std::{
     sync::{Arc, Mutex, MutexGuard, Weak},
     task::Waker,
+    time::Duration,
 };
 
 use agentvm_wire::{
     id::{ProcessId, VmId},
-    process::{ProcessExited, ProcessStarted, SignalTarget, StdioStreams, StreamEnds},
+    process::{ExitCause, ProcessExited, ProcessStarted, Signal, SignalTarget, StdioStreams, StreamEnds},
 };
 
 use tokio::sync::Semaphore;
 
 pub(crate) use self::reading::{Cursors, Next};
+use bytes::Bytes;
+
 use self::state::{Effects, State};
 use super::{
     exit::{Exit, Outcome},
@@ -46,6 +49,8 @@ pub(crate) struct Entry {
     retained: Arc<Retained>,
     streams: StdioStreams,
     drains: bool,
+    /// How long a kill at the timeout may go unconfirmed.
+    kill_confirmation: Duration,
     /// Lives while a `Process` handle does: such an entry is never pruned.
     pub(crate) pin: Mutex<Weak<()>>,
     state: Mutex<State>,
@@ -65,6 +70,7 @@ pub(crate) struct NewEntry {
     pub(crate) retained: Arc<Retained>,
     pub(crate) retained_bytes: u64,
     pub(crate) stdin_bytes: u64,
+    pub(crate) kill_confirmation: Duration,
 }
 
 impl Entry {
@@ -81,6 +87,7 @@ impl Entry {
             retained: new.retained,
             streams: new.streams,
             drains: new.drains,
+            kill_confirmation: new.kill_confirmation,
             pin: Mutex::default(),
             state: Mutex::new(state),
             stdin_turn: Semaphore::new(1),
@@ -112,6 +119,11 @@ impl Entry {
     pub(crate) fn exited(&self, exited: ProcessExited) {
         self.update(|state, effects| {
             state.stdin.abandon(&mut effects.wakers);
+            state.backstop = None;
+            if exited.cause == ExitCause::Timeout && !self.id.is_exec() {
+                // Whoever asked for the timeout waits for no subscriber.
+                state.let_subscribers_go(effects);
+            }
             let drains = self.drains && exited.output_open;
             let end = exited.end;
             state.lifecycle.step(Event::Exited { status: exited.into(), end, drains })
@@ -159,6 +171,24 @@ impl Entry {
         });
     }
 
+    /// Its timeout is long over, and the sidecar has not told of its end.
+    pub(crate) fn overdue(self: &Arc<Self>) {
+        // Should the sidecar ever listen again.
+        self.signal(Signal::KILL, SignalTarget::Tree);
+        let waited = self.kill_confirmation;
+        let (stdout, stderr) = (Bytes::new(), Bytes::new());
+        self.lost(ClientError::TerminationUnconfirmed { waited, stdout, stderr });
+    }
+
+    /// Gives it up when its timeout has passed, and then the time in which a kill must be confirmed.
+    pub(crate) fn give_up_after(self: &Arc<Self>, timeout: Duration) {
+        let timer = self.link.give_up_after(timeout.saturating_add(self.kill_confirmation), self);
+        let mut state = self.lock();
+        if !state.lifecycle.has_ended() {
+            state.backstop = Some(timer);
+        }
+    }
+
     /// Nobody reads standard input any more.
     pub(crate) fn stdin_stopped(&self) {
         self.update(|state, effects| {
@@ -170,20 +200,19 @@ impl Entry {
     // ---- used by handles ----
 
     /// Sends a signal unless the process has ended or the very same one still waits for its answer.
-    pub(crate) fn signal(self: &Arc<Self>, signal: &str, target: SignalTarget) {
+    pub(crate) fn signal(self: &Arc<Self>, signal: Signal, target: SignalTarget) {
         {
             let mut state = self.lock();
-            let same = |(name, to): &(String, SignalTarget)| name == signal && *to == target;
-            if self.exit.get().is_some() || state.signals.iter().any(same) {
+            if self.exit.get().is_some() || state.signals.contains(&(signal, target)) {
                 return;
             }
-            state.signals.push((signal.to_owned(), target));
+            state.signals.push((signal, target));
         }
         self.link.signal(self, signal, target);
     }
 
-    pub(crate) fn signal_answered(&self, signal: &str, target: SignalTarget) {
-        self.lock().signals.retain(|(name, to)| (name.as_str(), *to) != (signal, target));
+    pub(crate) fn signal_answered(&self, signal: Signal, target: SignalTarget) {
+        self.lock().signals.retain(|sent| *sent != (signal, target));
     }
 
     /// Nobody will write to or read from this process again: what it still writes goes nowhere.
@@ -221,6 +250,7 @@ impl Entry {
             let outcome = change(&mut state, &mut effects);
             effects.outcome = outcome.or_else(|| state.settle());
             if effects.outcome.is_some() {
+                state.backstop = None;
                 state.stdin.abandon(&mut effects.wakers);
                 // Readers that end with the process's own output must look again.
                 state.wake_outputs(&mut effects);

@@ -1,17 +1,24 @@
 //! `exec`: a command run to its end.
 
+mod capture;
+mod result;
+
 use std::{
-    fmt,
+    ffi::OsStr,
     sync::Arc,
     task::{Context, Poll, ready},
-    time::{Duration, Instant},
+    time::Instant,
 };
 
-use agentvm_wire::process::{Execute, ExitCause, OutputMode, SignalTarget, StdinMode};
-use bytes::Bytes;
+use agentvm_wire::process::{Execute, OutputMode, Signal, SignalTarget, StdinMode};
 use futures_util::FutureExt as _;
 
+use self::{
+    capture::{Capture, Full},
+    result::Finished,
+};
 use super::{
+    command,
     entry::Entry,
     exit::Outcome,
     options::{ExecOptions, OutputCallback},
@@ -21,76 +28,40 @@ use crate::{
     callback::guarded,
     error::ClientError,
     link::WantedStreams,
-    stdio::{ByteStream, Output, OutputFrom, OutputStream, Overflow},
+    stdio::{ByteStream, Output, OutputFrom, OutputStream, Overflow, StdinInput},
     vm::{self, Vm},
 };
 
-/// What [`AgentOs::exec`] and [`AgentOs::exec_argv`] give: the command's end and its output as text.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "camelCase")]
-#[non_exhaustive]
-pub struct ExecResult {
-    /// The command's exit status, or 128 + n for death by signal n.
-    pub exit_code: i32,
-    /// Standard output; bytes that are not UTF-8 become U+FFFD (once per ill-formed sequence).
-    pub stdout: String,
-    /// Standard error, likewise.
-    pub stderr: String,
-    /// The signal's name, if one ended it.
-    pub signal: Option<String>,
-    /// Why it ended.
-    pub cause: ExitCause,
-    /// From the call until the result, on the monotonic clock.
-    pub duration: Duration,
-}
-
-/// The same with output as bytes, from [`AgentOs::exec_bytes`] and [`AgentOs::exec_argv_bytes`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ExecBytes {
-    /// The command's exit status, or 128 + n for death by signal n.
-    pub exit_code: i32,
-    /// Standard output.
-    pub stdout: Bytes,
-    /// Standard error.
-    pub stderr: Bytes,
-    /// The signal's name, if one ended it.
-    pub signal: Option<String>,
-    /// Why it ended.
-    pub cause: ExitCause,
-    /// From the call until the result, on the monotonic clock.
-    pub duration: Duration,
-}
-
-impl From<ExecBytes> for ExecResult {
-    fn from(bytes: ExecBytes) -> Self {
-        Self {
-            exit_code: bytes.exit_code,
-            stdout: text(bytes.stdout),
-            stderr: text(bytes.stderr),
-            signal: bytes.signal,
-            cause: bytes.cause,
-            duration: bytes.duration,
-        }
-    }
-}
-
-fn text(bytes: Bytes) -> String {
-    String::from_utf8(bytes.into())
-        .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
-}
+pub use capture::{OutputLimit, Truncated};
+pub use result::{ExecBytes, ExecResult};
 
 impl AgentOs {
-    /// Runs a command line in `sh -c`, unaltered, and returns once it has ended and all it wrote is here.
+    /// Runs a command line in `/bin/sh -c`, unaltered, and returns once it has ended and all it wrote is here.
     ///
     /// A status of 126 or 127 is the shell's own word for a command it could not run. Background children live on;
-    /// their output is awaited only briefly (1 s at most) and then goes nowhere.
+    /// their output is awaited only briefly (until none came for 50 ms, 1 s at most) and then goes nowhere.
+    ///
+    /// ```no_run
+    /// # async fn example(vm: agentvm_sdk::AgentOs) -> Result<(), agentvm_sdk::ClientError> {
+    /// use std::time::Duration;
+    /// use agentvm_sdk::ExecOptions;
+    ///
+    /// let result = vm.exec("make test", ExecOptions::new().timeout(Duration::from_secs(60))).await?;
+    /// if result.timed_out {
+    ///     println!("stopped after {:?}; until then:\n{}", result.duration, result.stdout);
+    /// }
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
-    /// An empty command is `invalid_argument`; one of 131 072 bytes or more is `E2BIG`;
-    /// [`ClientError::CaptureLimit`]; [`ClientError::OutputLost`] where the end is known and the output is not whole;
-    /// [`ClientError::Disposed`], [`ClientError::VmFailed`], [`ClientError::SidecarExited`],
-    /// [`ClientError::Disconnected`] where the end will never be known.
+    /// - An empty command, and options that no call can have, are `invalid_argument`; a command of 131 072 bytes or more
+    ///   is `E2BIG`; [`TimingMitigation::Freeze`](crate::TimingMitigation) is `unsupported`.
+    /// - [`ClientError::SpawnFailed`] where the working directory cannot be entered.
+    /// - [`ClientError::CaptureLimit`]; [`ClientError::OutputLost`] where the end is known and the output is not whole.
+    /// - [`ClientError::StartTimedOut`], [`ClientError::TerminationUnconfirmed`]: the timeout ran out before the start,
+    ///   or the kill is not confirmed. A timeout that killed the command is an ordinary result with code 137.
+    /// - [`ClientError::Disposed`], [`ClientError::VmFailed`], [`ClientError::SidecarExited`],
+    ///   [`ClientError::Disconnected`] where the end will never be known.
     ///
     /// # Cancel safety
     /// Dropping the future kills the command with its whole tree.
@@ -98,18 +69,16 @@ impl AgentOs {
     /// # Ordering
     /// Callbacks see each stream in order and all of it before the result; the order between the two is not kept.
     pub async fn exec(&self, command: &str, options: ExecOptions) -> Result<ExecResult, ClientError> {
-        self.exec_bytes(command, options).await.map(ExecResult::from)
+        self.run_line(command, options)?.finish().await.map(Finished::into_text)
     }
 
     /// [`AgentOs::exec`] with output as bytes.
     pub async fn exec_bytes(&self, command: &str, options: ExecOptions) -> Result<ExecBytes, ClientError> {
-        if command.is_empty() {
-            return Err(ClientError::invalid("command", "command is empty"));
-        }
-        self.exec_argv_bytes("sh", ["-c", command], options).await
+        self.run_line(command, options)?.finish().await.map(Finished::into_bytes)
     }
 
-    /// Runs a program without a shell: every argument arrives verbatim. The fast path.
+    /// Runs a program without a shell: every argument arrives verbatim. The fast path. A name without `/` is searched
+    /// in the PATH of the call's own environment.
     ///
     /// Errors, cancel safety and ordering as [`AgentOs::exec`], and [`ClientError::SpawnFailed`] where the program
     /// could not be started.
@@ -120,7 +89,7 @@ impl AgentOs {
         args: impl IntoIterator<Item = impl Into<String>>,
         options: ExecOptions,
     ) -> Result<ExecResult, ClientError> {
-        self.exec_argv_bytes(command, args, options).await.map(ExecResult::from)
+        self.run(command::text(command, args), options)?.finish().await.map(Finished::into_text)
     }
 
     /// [`AgentOs::exec_argv`] with output as bytes.
@@ -130,36 +99,53 @@ impl AgentOs {
         args: impl IntoIterator<Item = impl Into<String>>,
         options: ExecOptions,
     ) -> Result<ExecBytes, ClientError> {
-        let begun = Instant::now();
-        let args = args.into_iter().map(Into::into).collect();
-        let mut run = Run::start(self.vm().clone(), command, args, options)?;
-        let outcome = std::future::poll_fn(|cx| run.poll(cx)).await;
-        let (stdout, stderr) = run.capture.take();
-        let status = outcome?;
-        Ok(ExecBytes {
-            exit_code: status.code,
-            stdout,
-            stderr,
-            signal: status.signal,
-            cause: status.cause,
-            duration: begun.elapsed(),
-        })
+        self.run(command::text(command, args), options)?.finish().await.map(Finished::into_bytes)
+    }
+
+    /// [`AgentOs::exec_argv_bytes`] for a program or arguments that are not UTF-8.
+    pub async fn exec_argv_os(
+        &self,
+        command: impl AsRef<OsStr>,
+        args: impl IntoIterator<Item = impl AsRef<OsStr>>,
+        options: ExecOptions,
+    ) -> Result<ExecBytes, ClientError> {
+        self.run(command::bytes(command, args), options)?.finish().await.map(Finished::into_bytes)
+    }
+
+    fn run_line(&self, line: &str, options: ExecOptions) -> Result<Run, ClientError> {
+        let execute = match &options.file_path {
+            // Takes the place of the program, which is empty as the line must be.
+            Some(_) => command::text(line, [""; 0]),
+            None if line.is_empty() => return Err(ClientError::invalid("command", "command is empty")),
+            None => command::shell(line),
+        };
+        self.run(execute, options)
+    }
+
+    fn run(&self, mut execute: Execute, mut options: ExecOptions) -> Result<Run, ClientError> {
+        options.validate()?;
+        if let Some(path) = options.file_path.take() {
+            command::replace_by_script(&mut execute, path)?;
+        }
+        Run::start(self.vm().clone(), execute, options)
     }
 }
 
 /// A command on its way to its end. Dropped before that, it kills the tree.
 struct Run {
+    begun: Instant,
     vm: Arc<Vm>,
     entry: Arc<Entry>,
     exit: futures_util::future::BoxFuture<'static, Outcome>,
     stdout: Reader,
     stderr: Reader,
-    capture: Capture,
+    /// None where nothing is to be kept.
+    capture: Option<Capture>,
 }
 
 /// One output being read by an exec.
 struct Reader {
-    name: &'static str,
+    which: OutputStream,
     stream: ByteStream,
     callback: Option<OutputCallback>,
     open: bool,
@@ -167,49 +153,55 @@ struct Reader {
 }
 
 impl Run {
-    fn start(
-        vm: Arc<Vm>,
-        command: &str,
-        args: Vec<String>,
-        options: ExecOptions,
-    ) -> Result<Self, ClientError> {
-        let execute = Execute {
-            args,
-            env: options.env,
-            cwd: options.cwd,
-            stdin: if options.stdin.is_some() { StdinMode::Pipe } else { StdinMode::Null },
-            stdout: OutputMode::Pipe,
-            stderr: OutputMode::Pipe,
-            drain: Some(vm::exec_drain()),
-            ..Execute::new(vm.next_exec_id(), command)
-        };
-        let wants = WantedStreams { stdin: options.stdin.is_some(), stdout: true, stderr: true };
+    fn start(vm: Arc<Vm>, mut execute: Execute, options: ExecOptions) -> Result<Self, ClientError> {
+        let begun = Instant::now();
+        let has_stdin = options.stdin.is_some();
+        let timeout = options.start.timeout;
+        options.start.apply(&mut execute);
+        execute.process = vm.next_exec_id();
+        execute.stdin = if has_stdin { StdinMode::Pipe } else { StdinMode::Null };
+        (execute.stdout, execute.stderr) = (OutputMode::Pipe, OutputMode::Pipe);
+        execute.drain = Some(vm::exec_drain());
+        let wants = WantedStreams { stdin: has_stdin, stdout: true, stderr: true };
         let (on_stdout, on_stderr) = (options.on_stdout, options.on_stderr);
-        let (entry, (stdout, stderr)) = vm.execute(execute, wants, |entry| {
-            let stdout = Reader::new(entry, "stdout", OutputStream::Stdout, on_stdout);
-            let stderr = Reader::new(entry, "stderr", OutputStream::Stderr, on_stderr);
+        let (entry, (stdout, stderr)) = vm.execute(execute, wants, timeout, |entry| {
+            let stdout = Reader::new(entry, OutputStream::Stdout, on_stdout);
+            let stderr = Reader::new(entry, OutputStream::Stderr, on_stderr);
             (stdout, stderr)
         })?;
-        if let Some(input) = options.stdin {
+        if let Some(StdinInput(input)) = options.stdin {
             // Taken whole: nothing is queued before it. A process that is gone already wants none.
-            let _ = entry.write_stdin(input.0);
+            let _ = entry.write_stdin(input);
             entry.close_stdin();
         }
         let exit = entry.exit.clone();
         Ok(Self {
+            begun,
             exit: async move { exit.wait().await }.boxed(),
             stdout,
             stderr,
-            capture: Capture::new(options.capture_stdio, options.max_output_bytes),
+            capture: options
+                .capture_stdio
+                .then(|| Capture::new(options.output_limit, options.max_output_bytes)),
             entry,
             vm,
         })
     }
 
+    /// Awaits the end.
+    async fn finish(mut self) -> Result<Finished, ClientError> {
+        let outcome = std::future::poll_fn(|cx| self.poll(cx)).await;
+        let (stdout, stderr) = self.capture.take().map(Capture::finish).unwrap_or_default();
+        match outcome {
+            Ok(status) => Ok(Finished { status, stdout, stderr, duration: self.begun.elapsed() }),
+            Err(error) => Err(error.with_output(|| (stdout.into_bytes(), stderr.into_bytes()))),
+        }
+    }
+
     /// Output is read to its end first — both readers end with the process's own — and then the exit is awaited.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Outcome> {
         for reader in [&mut self.stdout, &mut self.stderr] {
-            if let Err(error) = reader.poll(cx, &mut self.capture) {
+            if let Err(error) = reader.poll(cx, self.capture.as_mut()) {
                 return Poll::Ready(Err(error));
             }
         }
@@ -218,40 +210,42 @@ impl Run {
         }
         let status = ready!(self.exit.poll_unpin(cx))?;
         let lost = [&self.stdout, &self.stderr].into_iter().find(|reader| reader.lost);
-        Poll::Ready(lost.map_or(Ok(status), |reader| Err(ClientError::OutputLost { stream: reader.name })))
+        Poll::Ready(
+            lost.map_or(Ok(status), |reader| Err(ClientError::OutputLost { stream: reader.which.name() })),
+        )
     }
 }
 
 impl Drop for Run {
     fn drop(&mut self) {
         // A no-op once it has ended.
-        self.entry.signal("SIGKILL", SignalTarget::Tree);
+        self.entry.signal(Signal::KILL, SignalTarget::Tree);
         self.vm.forget(&self.entry);
     }
 }
 
 impl Reader {
-    fn new(
-        entry: &Arc<Entry>,
-        name: &'static str,
-        which: OutputStream,
-        callback: Option<OutputCallback>,
-    ) -> Self {
+    fn new(entry: &Arc<Entry>, which: OutputStream, callback: Option<OutputCallback>) -> Self {
         let stream = ByteStream::new(entry.clone(), which, OutputFrom::Start, Overflow::Wait).until_exit();
-        Self { name, stream, callback, open: true, lost: false }
+        Self { which, stream, callback, open: true, lost: false }
     }
 
     /// Takes what is there: callback first, then the capture, and only then does the cursor move.
-    fn poll(&mut self, cx: &mut Context<'_>, capture: &mut Capture) -> Result<(), ClientError> {
+    fn poll(&mut self, cx: &mut Context<'_>, mut capture: Option<&mut Capture>) -> Result<(), ClientError> {
         while self.open {
             match self.stream.poll_peek(cx) {
                 Poll::Ready(Some(Ok(Output::Data(bytes)))) => {
                     if let Some(callback) = &mut self.callback
-                        && guarded(self.name, || callback(&bytes)).is_none()
+                        && guarded(self.which.name(), || callback(&bytes)).is_none()
                     {
                         self.callback = None;
                     }
-                    capture.take_chunk(self.name, &bytes)?;
+                    if let Some(capture) = &mut capture {
+                        let limit = capture.limit();
+                        capture.take_chunk(self.which, &bytes).map_err(|Full { observed }| {
+                            ClientError::capture_limit(self.which, observed, limit)
+                        })?;
+                    }
                     self.stream.advance(bytes.len());
                 }
                 // A waiting cursor meets no gap.
@@ -261,45 +255,5 @@ impl Reader {
             }
         }
         Ok(())
-    }
-}
-
-/// What is kept of the output, and how much may be.
-struct Capture {
-    enabled: bool,
-    limit: u64,
-    stdout: Vec<u8>,
-    stderr: Vec<u8>,
-}
-
-impl Capture {
-    fn new(enabled: bool, limit: u64) -> Self {
-        Self { enabled, limit, stdout: Vec::new(), stderr: Vec::new() }
-    }
-
-    fn take_chunk(&mut self, stream: &'static str, bytes: &[u8]) -> Result<(), ClientError> {
-        if !self.enabled {
-            return Ok(());
-        }
-        let captured = (self.stdout.len() + self.stderr.len()) as u64;
-        let observed = captured + bytes.len() as u64;
-        let room = usize::try_from(self.limit - captured).unwrap_or(usize::MAX).min(bytes.len());
-        let kept = if stream == "stdout" { &mut self.stdout } else { &mut self.stderr };
-        kept.extend_from_slice(&bytes[..room]);
-        if observed > self.limit {
-            let (stdout, stderr) = self.take();
-            return Err(ClientError::CaptureLimit { stream, observed, limit: self.limit, stdout, stderr });
-        }
-        Ok(())
-    }
-
-    fn take(&mut self) -> (Bytes, Bytes) {
-        (std::mem::take(&mut self.stdout).into(), std::mem::take(&mut self.stderr).into())
-    }
-}
-
-impl fmt::Display for ExecResult {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "exit code {}", self.exit_code)
     }
 }

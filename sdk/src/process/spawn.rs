@@ -1,6 +1,7 @@
 //! `spawn`: a program started and followed while it runs.
 
 use std::{
+    ffi::OsStr,
     future::poll_fn,
     io,
     pin::Pin,
@@ -8,17 +9,15 @@ use std::{
     task::{Context, Poll},
 };
 
-use agentvm_wire::{
-    id::ProcessId,
-    process::{Execute, OutputMode, SignalTarget, StdinMode},
-};
+use agentvm_wire::process::{Execute, OutputMode, StdinMode};
 use tokio::io::AsyncWrite;
 
 use super::{
+    command,
     entry::Entry,
     exit::ExitStatus,
     options::{OutputCallback, SpawnOptions},
-    registry,
+    registry, relay,
 };
 use crate::{
     agent_os::AgentOs,
@@ -31,7 +30,7 @@ use crate::{
 /// A spawned process. Cheap to clone; dropping it leaves the process running, holding it keeps its record.
 #[derive(Debug, Clone)]
 pub struct Process {
-    entry: Arc<Entry>,
+    pub(super) entry: Arc<Entry>,
     _pin: Arc<()>,
 }
 
@@ -52,28 +51,43 @@ impl AgentOs {
         args: impl IntoIterator<Item = impl Into<String>>,
         options: SpawnOptions,
     ) -> Result<Process, ClientError> {
+        self.start(command::text(command, args), options)
+    }
+
+    /// [`AgentOs::spawn`] for a program or arguments that are not UTF-8.
+    pub fn spawn_os(
+        &self,
+        command: impl AsRef<OsStr>,
+        args: impl IntoIterator<Item = impl AsRef<OsStr>>,
+        options: SpawnOptions,
+    ) -> Result<Process, ClientError> {
+        self.start(command::bytes(command, args), options)
+    }
+
+    fn start(&self, mut execute: Execute, mut options: SpawnOptions) -> Result<Process, ClientError> {
         let vm = self.vm();
-        let mut execute = Execute {
-            args: args.into_iter().map(Into::into).collect(),
-            env: options.env,
-            cwd: options.cwd,
-            stdin: StdinMode::Pipe,
-            stdout: OutputMode::Pipe,
-            stderr: OutputMode::Pipe,
-            ..Execute::new(ProcessId(0), command)
-        };
-        let wants = WantedStreams { stdin: true, stdout: true, stderr: true };
-        let subscribe = |entry: &Arc<Entry>| Relay::new(entry, options.on_stdout, options.on_stderr);
+        let (timeout, descriptors) = (options.start.timeout, options.take_descriptors()?);
+        let stdin = descriptors.stdin.map(relay::Input::new).transpose()?;
+        options.start.apply(&mut execute);
+        execute.stdin = if options.no_stdin { StdinMode::Null } else { StdinMode::Pipe };
+        (execute.stdout, execute.stderr) = (OutputMode::Pipe, OutputMode::Pipe);
+        let wants = WantedStreams { stdin: !options.no_stdin, stdout: true, stderr: true };
+        let on_stdout = relay::output("stdout", options.on_stdout, descriptors.stdout);
+        let on_stderr = relay::output("stderr", options.on_stderr, descriptors.stderr);
+        let subscribe = |entry: &Arc<Entry>| Relay::new(entry, on_stdout, on_stderr);
         let (process, relay) = {
             // Right also after a panic under it: it counts what was registered.
             let mut spawned = vm.spawned.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             registry::admit(vm, &mut spawned)?;
             execute.process = vm.next_spawn_id();
-            let (entry, relay) = vm.execute(execute, wants, subscribe)?;
+            let (entry, relay) = vm.execute(execute, wants, timeout, subscribe)?;
             *spawned += 1;
             (Process::new(entry), relay)
         };
         relay.run();
+        if let Some(stdin) = stdin {
+            stdin.run(process.entry.clone());
+        }
         Ok(process)
     }
 
@@ -115,28 +129,13 @@ impl AgentOs {
     /// Cancel safe; the outcome is kept.
     #[doc(alias = "waitProcess")]
     pub async fn wait_process(&self, pid: u32) -> Result<i32, ClientError> {
+        self.wait_process_status(pid).await.map(|status| status.code)
+    }
+
+    /// [`AgentOs::wait_process`] with everything that is known of the end: the signal, the cause, the resources used.
+    pub async fn wait_process_status(&self, pid: u32) -> Result<ExitStatus, ClientError> {
         let exit = self.spawned_entry(pid)?.exit.clone();
-        exit.wait().await.map(|status| status.code)
-    }
-
-    /// Sends SIGTERM to the process's group. A no-op on one that has ended; before the start it is delivered after
-    /// it.
-    ///
-    /// # Errors
-    /// [`ClientError::ProcessNotFound`].
-    #[doc(alias = "stopProcess")]
-    pub fn stop_process(&self, pid: u32) -> Result<(), ClientError> {
-        self.process(pid).map(|process| process.stop())
-    }
-
-    /// Sends SIGKILL to the process and all its descendants, whatever they did with sessions, groups and parents. A
-    /// no-op on one that has ended; before the start it is delivered after it.
-    ///
-    /// # Errors
-    /// [`ClientError::ProcessNotFound`].
-    #[doc(alias = "killProcess")]
-    pub fn kill_process(&self, pid: u32) -> Result<(), ClientError> {
-        self.process(pid).map(|process| process.kill())
+        exit.wait().await
     }
 }
 
@@ -202,16 +201,6 @@ impl Process {
     /// Its standard input as a writer that waits for room. Shutting it down closes standard input.
     pub fn stdin(&self) -> impl AsyncWrite + Send + Unpin + use<> {
         Stdin(self.entry.clone())
-    }
-
-    /// Sends SIGTERM to its process group; a no-op once it has ended.
-    pub fn stop(&self) {
-        self.entry.signal("SIGTERM", SignalTarget::Group);
-    }
-
-    /// Sends SIGKILL to its whole tree; a no-op once it has ended.
-    pub fn kill(&self) {
-        self.entry.signal("SIGKILL", SignalTarget::Tree);
     }
 }
 

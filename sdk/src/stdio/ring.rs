@@ -190,6 +190,14 @@ impl Ring {
         id
     }
 
+    /// Whoever was to be waited for gets a gap instead, if it is too slow.
+    pub(crate) fn wait_for_nobody(&mut self, wakers: &mut Vec<Waker>) {
+        for cursor in self.cursors.values_mut() {
+            cursor.overflow = Overflow::DropOldest;
+        }
+        self.wake_all(wakers);
+    }
+
     pub(crate) fn unsubscribe(&mut self, id: CursorId) {
         self.cursors.remove(&id);
         self.evict(self.capacity);

@@ -52,7 +52,8 @@ fn exec_hands_the_line_to_a_shell_unaltered() {
         let (result, ()) = join!(vm.exec(LINE, ExecOptions::new()), async {
             let guest = peer.starts().await;
             let execute = &guest.execute;
-            assert_eq!((&*execute.command, &*execute.args), ("sh", &["-c".to_owned(), LINE.to_owned()][..]));
+            assert_eq!((&*execute.command, execute.arg0.as_deref()), ("/bin/sh", Some("sh")));
+            assert_eq!(execute.args, ["-c", LINE]);
             assert_eq!(execute.process.0, 1 << 31);
             assert_eq!((execute.stdin, execute.stdout), (StdinMode::Null, OutputMode::Pipe));
             peer.exits(&guest, 3).await;

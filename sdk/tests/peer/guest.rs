@@ -1,7 +1,7 @@
 //! A process of the scripted peer: it exists because the client asked for it, and does what the test says.
 
 use agentvm_sdk::{
-    ExitCause, SignalTarget,
+    ExitCause, Signal, SignalTarget,
     wire::{
         error::{Code, Rejection},
         id::{ProcessId, RequestId, StreamId},
@@ -146,19 +146,19 @@ impl Peer {
     pub(crate) async fn hears_signal(
         &mut self,
         guest: &Guest,
-        signal: &str,
+        signal: Signal,
         target: SignalTarget,
     ) -> RequestId {
         let (id, _, Request::SignalProcess(heard)) = self.request().await else {
             panic!("expected signal_process")
         };
-        assert_eq!(heard, SignalProcess { process: guest.id(), signal: signal.to_owned(), target });
+        assert_eq!(heard, SignalProcess { process: guest.id(), signal, target });
         id
     }
 
     /// Hears a kill of the whole tree and carries it out.
     pub(crate) async fn is_told_to_kill(&mut self, guest: &Guest) {
-        let id = self.hears_signal(guest, "SIGKILL", SignalTarget::Tree).await;
+        let id = self.hears_signal(guest, Signal::KILL, SignalTarget::Tree).await;
         self.signaled(id).await;
     }
 

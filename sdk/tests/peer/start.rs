@@ -3,7 +3,7 @@
 use std::thread;
 
 use agentvm_sdk::{
-    ClientError, ExecOptions, SignalTarget, SpawnOptions,
+    ClientError, ExecOptions, Signal, SignalTarget, SpawnOptions,
     wire::{
         error::Code,
         message::Request,
@@ -42,7 +42,7 @@ fn d3_d4_what_is_done_right_after_spawn_follows_the_start_in_call_order() {
                     ended = fin;
                 }
                 Heard::Request { request: Request::SignalProcess(kill), .. } => {
-                    assert_eq!((&*kill.signal, kill.target), ("SIGKILL", SignalTarget::Tree));
+                    assert_eq!((kill.signal, kill.target), (Signal::KILL, SignalTarget::Tree));
                     kills += 1;
                 }
                 other => panic!("nobody asked for {other:?}"),
@@ -180,9 +180,9 @@ fn stop_reaches_the_group_and_kill_the_whole_tree() {
     scene(async |vm, peer| {
         let (process, guest) = started(&vm, peer).await;
         process.stop();
-        let stop = peer.hears_signal(&guest, "SIGTERM", SignalTarget::Group).await;
+        let stop = peer.hears_signal(&guest, Signal::TERM, SignalTarget::Group).await;
         process.kill();
-        let kill = peer.hears_signal(&guest, "SIGKILL", SignalTarget::Tree).await;
+        let kill = peer.hears_signal(&guest, Signal::KILL, SignalTarget::Tree).await;
         peer.signaled(stop).await;
         peer.signaled(kill).await;
     });
@@ -195,14 +195,14 @@ fn a_signal_that_waits_for_its_answer_is_not_sent_again() {
         for _ in 0..1000 {
             process.stop();
         }
-        let stop = peer.hears_signal(&guest, "SIGTERM", SignalTarget::Group).await;
+        let stop = peer.hears_signal(&guest, Signal::TERM, SignalTarget::Group).await;
         caught_up(&vm, peer).await;
         peer.heard_nothing_else();
         peer.signaled(stop).await;
         caught_up(&vm, peer).await;
 
         process.stop();
-        peer.hears_signal(&guest, "SIGTERM", SignalTarget::Group).await;
+        peer.hears_signal(&guest, Signal::TERM, SignalTarget::Group).await;
     });
 }
 

@@ -15,6 +15,7 @@ use rustix::io::Errno;
 
 pub(crate) use connection::{Connection, Lease};
 pub use reading::{Page, ReadError};
+pub(in crate::init) use spec::now_ns;
 pub use spec::{StartSpec, Stdio};
 
 use super::messages::{Exit, Reply, Request, StartStep};
@@ -54,6 +55,11 @@ pub enum Event {
         step: StartStep,
         /// Why, as a Linux errno.
         errno: i32,
+    },
+    /// A tree is being killed because it used up its CPU time; before its process's `Exited`, if that one still runs.
+    CpuLimit {
+        /// The process it began with.
+        process: ProcessId,
     },
     /// A process ended; always after its `Started`.
     Exited {
@@ -97,6 +103,17 @@ impl Commands {
     /// the signal once it has executed its command; one that has ended gets nothing.
     pub fn signal(&self, token: u64, process: ProcessId, signal: i32, target: SignalTarget) {
         self.connection.send(&Request::Signal { token, process, signal, target }, Vec::new());
+    }
+
+    /// A started process's time is up: its tree is killed, or its start given up, which
+    /// [`Event::StartFailed`] tells with the step [`StartStep::Deadline`].
+    pub fn expire(&self, process: ProcessId) {
+        self.connection.send(&Request::Expire { process }, Vec::new());
+    }
+
+    /// Sends SIGTERM to everything in the VM. [`Event::Ended`] follows when nothing is left of it.
+    pub fn terminate(&self) {
+        self.connection.send(&Request::Terminate, Vec::new());
     }
 
     /// Ends the VM at once: SIGKILL to init. [`Event::Ended`] follows when everything in it is gone.
@@ -147,6 +164,7 @@ impl Events {
         Some(match *reply {
             Reply::Started { process, pid, started_at_ms } => Event::Started { process, pid, started_at_ms },
             Reply::StartFailed { process, step, errno } => Event::StartFailed { process, step, errno },
+            Reply::CpuLimit { process } => Event::CpuLimit { process },
             Reply::Exited { process, exit } => Event::Exited { process, exit },
             Reply::Signaled { token, delivered } => Event::Signaled { token, delivered },
             Reply::Read { token, outcome } => {

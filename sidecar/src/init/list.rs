@@ -8,6 +8,7 @@ use super::members::Members;
 use super::place::Place;
 use super::rows::{Row, Writer};
 use super::server::Server;
+use super::stat::TICKS_PER_SECOND;
 use super::table::{Process, Table};
 use crate::launch::ZYGOTE_NAME;
 
@@ -16,9 +17,6 @@ pub(crate) const MAX_ARGS_BYTES: usize = 64 << 10;
 
 /// How many arguments a row holds at most: what reads them keeps each in memory of its own, however short it is.
 pub(crate) const MAX_ARGS: usize = 4096;
-
-/// Clock ticks of `/proc` per second (`USER_HZ`): the same everywhere.
-const TICKS_PER_SECOND: u64 = 100;
 
 impl Server<'_> {
     /// Writes a row for every process with a higher pid, rising.

@@ -29,6 +29,11 @@ impl Members {
         Ok(numbers(&self.proc)?.into_iter().filter_map(pid).collect())
     }
 
+    /// Whether nobody but init is left.
+    pub(super) fn are_gone(&self) -> bool {
+        self.pids().is_ok_and(|pids| pids.len() <= 1)
+    }
+
     /// The tree a process belongs to; `None` if it is gone, a zombie, or has not executed its command yet.
     pub(super) fn mark(&self, pid: Pid) -> Option<Mark> {
         let stat = self.of_namespace(pid, |path| statat(&self.proc, path, AtFlags::empty()))?;

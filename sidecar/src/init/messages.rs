@@ -40,6 +40,13 @@ pub(crate) enum Request {
         /// How far the signal goes.
         target: SignalTarget,
     },
+    /// A process's time is up: its start is given up, or its tree killed. Nothing answers.
+    Expire {
+        /// Which.
+        process: ProcessId,
+    },
+    /// Everything in the VM gets SIGTERM; the VM ends when nothing is left.
+    Terminate,
     /// Read something in the VM, a page of it. Descriptor: the file to write rows to.
     Read {
         /// Comes back with the answer.
@@ -84,10 +91,16 @@ pub(crate) struct Start {
     pub arguments: u32,
     /// How many variables are in the text.
     pub variables: u32,
-    /// Working directory, command, arguments, variables.
+    /// Working directory, command, argv\[0\], arguments, variables.
     pub text: Text,
     /// Standard input, output and error.
     pub streams: [Stream; 3],
+    /// Whether the command is a script, which need not be executable.
+    pub script: bool,
+    /// Nanoseconds of the monotonic clock, after which it must not start any more.
+    pub deadline_ns: Option<u64>,
+    /// Microseconds of CPU time that its tree may use.
+    pub cpu_limit_us: Option<u64>,
 }
 
 /// Strings, each ended by a NUL.
@@ -135,6 +148,11 @@ pub(crate) enum Reply {
         step: StartStep,
         /// Why.
         errno: i32,
+    },
+    /// Its tree is being killed because it used up its CPU time. Told before its end.
+    CpuLimit {
+        /// Which.
+        process: ProcessId,
     },
     /// It ended.
     Exited {
@@ -211,6 +229,8 @@ pub enum StartStep {
     Cwd,
     /// It ended, or was not done in time, before it could execute anything.
     Handshake,
+    /// Its time was up before it could execute the command.
+    Deadline,
     /// Executing the command.
     Exec,
 }
@@ -227,6 +247,7 @@ impl StartStep {
             Self::Identity => "identity",
             Self::Cwd => "cwd",
             Self::Handshake => "handshake",
+            Self::Deadline => "deadline",
             Self::Exec => "exec",
         }
     }

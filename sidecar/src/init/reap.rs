@@ -92,7 +92,7 @@ impl Server<'_> {
     /// Reads the outcome of a start whose socket has ended; nothing if that was done before.
     pub(super) fn finish_start(&mut self, pid: Pid) -> Result<(), Gone> {
         let Some(process) = self.table.by_pid(pid) else { return Ok(()) };
-        let Stage::Starting { socket, deadline, held, again } =
+        let Stage::Starting { socket, deadline, held, again, cpu_limit, expired } =
             std::mem::replace(&mut process.stage, Stage::Running)
         else {
             return Ok(());
@@ -104,12 +104,20 @@ impl Server<'_> {
         if let Ok(go) = outcome {
             process.started_at_ms = go.started_at_ms;
         }
+        // Nobody wants a VM that is about to end to start anything anew, or what is late.
+        let again = again.filter(|_| !self.terminating && !expired);
         match (outcome, again) {
             (Ok(Go { mark, started_at_ms }), _) => {
                 self.table.set_mark(id, Mark(mark));
                 let pid = pid.as_raw_nonzero().get().unsigned_abs();
                 self.reply(&Reply::Started { process: id, pid, started_at_ms })?;
                 self.spare_is_due = true;
+                if let Some(limit) = cpu_limit {
+                    self.limit_cpu(id, limit)?;
+                }
+                if expired {
+                    self.signal_tree(None, id, Signal::KILL)?;
+                }
                 for signal in held {
                     self.signal(signal.token, id, signal.signal, signal.target)?;
                 }
@@ -125,6 +133,7 @@ impl Server<'_> {
                 Ok(())
             }
             (Err(fault), _) => {
+                let fault = if expired && fault == StartFault::WORDLESS { StartFault::LATE } else { fault };
                 // The child is about to exit; it is reaped as an orphan.
                 self.table.remove(pid);
                 self.reply(&Reply::StartFailed { process: id, step: fault.step, errno: fault.errno })?;

@@ -11,6 +11,7 @@ use rustix::net::RecvFlags;
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::time::Timespec;
 
+use super::cpu::CpuWatch;
 use super::helper::{Helper, Helpers};
 use super::members::Members;
 use super::messages::{Reply, Request, Start};
@@ -40,6 +41,9 @@ pub(super) struct Server<'a> {
     pub(super) table: Table,
     pub(super) members: Members,
     pub(super) kills: Vec<TreeKill>,
+    pub(super) cpu_watches: Vec<CpuWatch>,
+    /// The VM ends when nothing is left in it.
+    pub(super) terminating: bool,
     pub(super) helpers: Helpers,
     pub(super) spare: Option<Spare>,
     /// A start has been served, and others may follow it.
@@ -84,6 +88,8 @@ impl<'a> Server<'a> {
             table: Table::default(),
             members: Members::open()?,
             kills: Vec::new(),
+            cpu_watches: Vec::new(),
+            terminating: false,
             helpers: Helpers::new(),
             spare: None,
             spare_is_due: false,
@@ -119,6 +125,10 @@ impl<'a> Server<'a> {
         self.give_up_late_helpers();
         self.give_up_old_spare();
         self.kill_trees()?;
+        self.watch_cpu()?;
+        if self.terminating && self.members.are_gone() {
+            return Err(Gone);
+        }
         self.make_spare_if_due();
         Ok(())
     }
@@ -154,6 +164,12 @@ impl<'a> Server<'a> {
                 self.start(process, Packet { message: start, descriptors })
             }
             Request::Signal { token, process, signal, target } => self.signal(token, process, signal, target),
+            Request::Expire { process } => self.expire(process),
+            Request::Terminate => {
+                self.terminating = true;
+                signals::signal_everybody(Signal::TERM);
+                Ok(())
+            }
             Request::Read { token, what, max_bytes, deadline_ms } => {
                 self.read(token, what, max_bytes, Duration::from_millis(deadline_ms), descriptors)
             }
@@ -166,13 +182,21 @@ impl<'a> Server<'a> {
         id: ProcessId,
         Child { pid, socket }: Child,
         deadline: Instant,
+        cpu_limit_us: Option<u64>,
         again: Option<Packet<Start>>,
     ) {
         let name = EventData::new_u64(u64::from(pid.as_raw_nonzero().get().unsigned_abs()));
         // No interest but the socket's end, which is always reported. Should it not be watchable, the deadline or the
         // child's end decides.
         let _ = epoll::add(&self.epoll, &socket, name, EventFlags::empty());
-        let stage = Stage::Starting { socket, deadline, held: VecDeque::new(), again };
+        let stage = Stage::Starting {
+            socket,
+            deadline,
+            held: VecDeque::new(),
+            again,
+            cpu_limit: cpu_limit_us.map(Duration::from_micros),
+            expired: false,
+        };
         self.table.insert(Process { id, pid, started_at_ms: now_ms(), stage });
     }
 
@@ -224,7 +248,20 @@ impl<'a> Server<'a> {
         });
         let helpers = self.helpers.values().filter_map(Helper::deadline);
         let spare = self.spare.as_ref().and_then(Spare::deadline);
-        starts.chain(helpers).chain(spare).chain(self.kills.iter().map(|kill| kill.next)).min()
+        let kills = self.kills.iter().map(|kill| kill.next);
+        let cpu = self.cpu_watches.iter().map(|watch| watch.next);
+        starts.chain(helpers).chain(spare).chain(kills).chain(cpu).min()
+    }
+
+    /// The time of a process is up: it ends with its tree, or is not started.
+    fn expire(&mut self, id: ProcessId) -> Result<(), Gone> {
+        let Some(process) = self.table.by_id(id) else { return Ok(()) };
+        let Stage::Starting { deadline, expired, .. } = &mut process.stage else {
+            return self.signal_tree(None, id, Signal::KILL);
+        };
+        *expired = true;
+        *deadline = Instant::now();
+        Ok(())
     }
 
     /// Kills children that are late; their end then tells the sidecar.

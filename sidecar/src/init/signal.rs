@@ -1,11 +1,12 @@
 //! Signalling a started process, its group or its tree.
 
 use agentvm_wire::{id::ProcessId, process::SignalTarget};
-use rustix::process::{Signal, kill_process, kill_process_group};
+use rustix::process::{kill_process, kill_process_group};
 
 use super::messages::Reply;
 use super::server::{Gone, Server};
 use super::table::{HeldSignal, Stage};
+use crate::sys::signals;
 
 impl Server<'_> {
     /// Sends a signal; one that comes before the process has executed its command is kept until it has.
@@ -16,7 +17,7 @@ impl Server<'_> {
         number: i32,
         target: SignalTarget,
     ) -> Result<(), Gone> {
-        let Some(signal) = Signal::from_named_raw(number) else {
+        let Some(signal) = signals::signal(number) else {
             return self.reply(&Reply::Signaled { token, delivered: 0 });
         };
         if let Some(process) = self.table.by_id(id)
@@ -26,7 +27,7 @@ impl Server<'_> {
             return Ok(());
         }
         if target == SignalTarget::Tree {
-            return self.signal_tree(token, id, signal);
+            return self.signal_tree(Some(token), id, signal);
         }
         // Not reaped yet, so both numbers are still its own: it leads its session and group.
         let sent = self.table.by_id(id).is_some_and(|process| match target {

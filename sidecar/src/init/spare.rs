@@ -58,7 +58,7 @@ impl Server<'_> {
         let deadline = Instant::now() + DEADLINE;
         if let Some(mut spare) = self.spare.take_if(|spare| !spare.given_up) {
             if spare.take_over(&request).is_ok() {
-                self.watch(id, spare.child, deadline, Some(request));
+                self.watch(id, spare.child, deadline, request.message.cpu_limit_us, Some(request));
                 return Ok(());
             }
             spare.give_up();
@@ -76,7 +76,7 @@ impl Server<'_> {
     ) -> Result<(), Gone> {
         match fork_child(Some(request), self.terms, self.proof) {
             Ok(child) => {
-                self.watch(id, child, deadline, None);
+                self.watch(id, child, deadline, request.message.cpu_limit_us, None);
                 Ok(())
             }
             Err(StartFault { step, errno }) => self.reply(&Reply::StartFailed { process: id, step, errno }),
@@ -86,7 +86,7 @@ impl Server<'_> {
     /// Makes one for the next start, once everything else of a turn is done. Not while a helper reads `/proc`: that
     /// one would not know it, and list it.
     pub(super) fn make_spare_if_due(&mut self) {
-        let due = std::mem::take(&mut self.spare_is_due);
+        let due = std::mem::take(&mut self.spare_is_due) && !self.terminating;
         if due && self.spare.is_none() && self.helpers.is_empty() {
             // Without one, the next start forks and says what is wrong.
             let child = fork_child(None, self.terms, self.proof).ok();

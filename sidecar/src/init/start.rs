@@ -23,6 +23,7 @@ use rustix::process::{DumpableBehavior, Pid, chdir, set_dumpable_behavior, setsi
 use rustix::time::Timespec;
 use serde::{Deserialize, Serialize};
 
+use super::client::now_ns;
 use super::messages::{Start, StartStep, Stream, Text};
 use super::reap::now_ms;
 use super::strings::Strings;
@@ -55,6 +56,9 @@ pub(super) struct StartFault {
 impl StartFault {
     /// The child ended without a word: somebody killed it.
     pub(super) const WORDLESS: Self = Self { step: StartStep::Handshake, errno: libc::ECHILD };
+
+    /// Its time was up.
+    pub(super) const LATE: Self = Self { step: StartStep::Deadline, errno: libc::ETIMEDOUT };
 
     pub(super) fn new(step: StartStep, errno: Errno) -> Self {
         Self { step, errno: errno.raw_os_error() }
@@ -140,9 +144,13 @@ fn become_guest_and_exec(
     identity::become_id(plan.guest.id(), plan.id_maps).map_err(at(StartStep::Identity))?;
     capabilities::become_guest(plan.guest).map_err(at(StartStep::Identity))?;
     chdir(strings.cwd()).map_err(at(StartStep::Cwd))?;
+    if request.message.deadline_ns.is_some_and(|deadline| deadline <= now_ns()) {
+        return Err(StartFault::LATE);
+    }
     let go = Go { mark, started_at_ms: now_ms() };
     packet::send(init, &packet::encode(&Told::Go(go)), &[]).map_err(at(StartStep::Handshake))?;
-    Err(StartFault::new(StartStep::Exec, strings.exec()))
+    let refused = if request.message.script { strings.exec_script() } else { strings.exec() };
+    Err(StartFault::new(StartStep::Exec, refused))
 }
 
 /// The memfd, if the text is in one, and the descriptors of the passed streams: exactly those that must be there.

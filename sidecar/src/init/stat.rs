@@ -1,6 +1,9 @@
 //! `/proc/PID/stat` (`proc_pid_stat(5)`): one line whose second field, the name, is chosen by the process and may hold
 //! spaces, newlines and parentheses.
 
+/// Clock ticks of `/proc` per second (`USER_HZ`): the same everywhere.
+pub(super) const TICKS_PER_SECOND: u64 = 100;
+
 /// What a row needs of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Stat {
@@ -13,6 +16,8 @@ pub(super) struct Stat {
     pub sid: u32,
     /// Clock ticks in user mode and in the kernel together.
     pub cpu_ticks: u64,
+    /// The same of the children that were waited for.
+    pub children_cpu_ticks: u64,
     /// How many threads are left; a main thread that has ended counts until all have.
     pub threads: u64,
     /// Clock ticks from the start of the machine to that of the process.
@@ -40,6 +45,8 @@ const PGRP: usize = 2;
 const SESSION: usize = 3;
 const UTIME: usize = 11;
 const STIME: usize = 12;
+const CUTIME: usize = 13;
+const CSTIME: usize = 14;
 const THREADS: usize = 17;
 const START_TIME: usize = 19;
 const RSS: usize = 21;
@@ -63,6 +70,7 @@ pub(super) fn parse(line: &[u8]) -> Option<Stat> {
         pgid: id(PGRP)?,
         sid: id(SESSION)?,
         cpu_ticks: count(UTIME)?.saturating_add(count(STIME)?),
+        children_cpu_ticks: count(CUTIME)?.saturating_add(count(CSTIME)?),
         threads: count(THREADS)?,
         start_ticks: count(START_TIME)?,
         rss_pages: count(RSS)?,
@@ -78,7 +86,7 @@ mod tests {
     fn line(name: &[u8]) -> Vec<u8> {
         let mut line = b"77 (".to_vec();
         line.extend_from_slice(name);
-        line.extend_from_slice(b") S 1 77 70 0 -1 4194560 95 0 0 0 12 30 0 0 20 0 1 0 4711 5652480 512 18446744073709551615 1 1 0 0 0\n");
+        line.extend_from_slice(b") S 1 77 70 0 -1 4194560 95 0 0 0 12 30 4 3 20 0 1 0 4711 5652480 512 18446744073709551615 1 1 0 0 0\n");
         line
     }
 
@@ -90,6 +98,7 @@ mod tests {
             pgid: 77,
             sid: 70,
             cpu_ticks: 42,
+            children_cpu_ticks: 7,
             threads: 1,
             start_ticks: 4711,
             rss_pages: 512,

@@ -1,11 +1,11 @@
-//! The strings of a start, as they lie one behind the other in its text: working directory, command, arguments,
-//! variables, each ended by a NUL.
+//! The strings of a start, as they lie one behind the other in its text: working directory, command, argv\[0\],
+//! arguments, variables, each ended by a NUL.
 
 use std::borrow::Cow;
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::os::fd::OwnedFd;
 
-use rustix::fs::fstat;
+use rustix::fs::{CWD, Mode, OFlags, fstat, openat};
 use rustix::io::{Errno, pread};
 
 use super::messages::{Start, Text};
@@ -28,7 +28,7 @@ impl<'a> Strings<'a> {
         let strings =
             Self { bytes, arguments: start.arguments as usize, variables: start.variables as usize };
         // One NUL too many is one that was inside a string.
-        let expected = 2 + strings.arguments + strings.variables;
+        let expected = 3 + strings.arguments + strings.variables;
         if strings.all().count() == expected && strings.bytes.last() == Some(&0) {
             Ok(strings)
         } else {
@@ -44,15 +44,20 @@ impl<'a> Strings<'a> {
         self.all().next().unwrap_or(c"/")
     }
 
+    /// argv\[0\] and what follows it.
+    fn arguments(&self) -> impl Iterator<Item = &CStr> {
+        self.all().skip(2).take(1 + self.arguments)
+    }
+
     fn variables(&self) -> impl Iterator<Item = &CStr> {
-        self.all().skip(2 + self.arguments)
+        self.all().skip(3 + self.arguments)
     }
 
     /// Executes the command; returns why that failed. A name without a slash is looked for in the PATH of this very
     /// call, by the rules of `execvp(3)` except that nothing is ever handed to a shell.
     pub(super) fn exec(&self) -> Errno {
         let command = self.all().nth(1).unwrap_or(c"");
-        let arguments: StringArray<'_> = self.all().skip(1).take(1 + self.arguments).collect();
+        let arguments: StringArray<'_> = self.arguments().collect();
         let variables: StringArray<'_> = self.variables().collect();
         if command.is_empty() {
             return Errno::NOENT;
@@ -77,6 +82,43 @@ impl<'a> Strings<'a> {
         }
         if denied { Errno::ACCESS } else { Errno::NOENT }
     }
+
+    /// Executes the command as a script: as the kernel does, or, where that needs a right to execute or a `#!` line
+    /// that it has not, by the program that its first line names, or by a shell.
+    pub(super) fn exec_script(&self) -> Errno {
+        let script = self.all().nth(1).unwrap_or(c"");
+        let variables: StringArray<'_> = self.variables().collect();
+        let refused = exec(script, &self.arguments().collect(), &variables);
+        if !matches!(refused, Errno::ACCESS | Errno::NOEXEC) {
+            return refused;
+        }
+        let Ok(text) = read_head(script) else { return refused };
+        if text.starts_with(b"\x7fELF") {
+            return refused;
+        }
+        let (program, argument) = interpreter(&text).unwrap_or((c"/bin/sh".to_owned(), None));
+        let leading = [Some(&*program), argument.as_deref(), Some(script)].into_iter().flatten();
+        exec(&program, &leading.chain(self.arguments().skip(1)).collect(), &variables)
+    }
+}
+
+/// As much of a file as the kernel looks at for a `#!` line.
+fn read_head(path: &CStr) -> rustix::io::Result<Vec<u8>> {
+    let file = openat(CWD, path, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK, Mode::empty())?;
+    let mut head = vec![0; 256];
+    let len = pread(&file, &mut head, 0)?;
+    head.truncate(len);
+    Ok(head)
+}
+
+/// Which program a script names in its first line, and with which single argument, execve(2); `None` without such a
+/// line.
+fn interpreter(script: &[u8]) -> Option<(CString, Option<CString>)> {
+    let line = script.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?.trim_ascii();
+    let end = line.iter().position(u8::is_ascii_whitespace).unwrap_or(line.len());
+    let (program, argument) = (&line[..end], line[end..].trim_ascii());
+    let argument = (!argument.is_empty()).then(|| CString::new(argument)).transpose().ok()?;
+    (!program.is_empty()).then_some((CString::new(program).ok()?, argument))
 }
 
 fn read_all(memory: &OwnedFd) -> rustix::io::Result<Vec<u8>> {

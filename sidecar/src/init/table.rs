@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::OwnedFd;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use agentvm_wire::{id::ProcessId, process::SignalTarget};
 use rustix::process::Pid;
@@ -44,6 +44,10 @@ pub(super) enum Stage {
         held: VecDeque<HeldSignal>,
         /// The request, if a spare has taken it over: a fresh child gets it should that one be killed.
         again: Option<Packet<Start>>,
+        /// CPU time that its tree may use.
+        cpu_limit: Option<Duration>,
+        /// Its time was up: whatever it does now, it is killed.
+        expired: bool,
     },
     /// It has.
     Running,

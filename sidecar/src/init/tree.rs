@@ -36,7 +36,8 @@ const DEADLINE: Duration = Duration::from_secs(10);
 /// A tree that is being killed.
 #[derive(Debug)]
 pub(super) struct TreeKill {
-    token: u64,
+    /// Whom to answer; nobody asked for the end of a process whose time is up.
+    token: Option<u64>,
     mark: Mark,
     /// Keeps the mark from becoming that of another tree.
     _pin: OwnedFd,
@@ -50,7 +51,7 @@ pub(super) struct TreeKill {
 }
 
 impl TreeKill {
-    fn new(token: u64, mark: Mark, pin: OwnedFd) -> Self {
+    fn new(token: Option<u64>, mark: Mark, pin: OwnedFd) -> Self {
         let now = Instant::now();
         Self {
             token,
@@ -86,9 +87,13 @@ impl TreeKill {
         found.is_empty() || self.deadline <= now
     }
 
-    fn reply(&self) -> Reply {
-        Reply::Signaled { token: self.token, delivered: u32::try_from(self.killed.len()).unwrap_or(u32::MAX) }
+    fn reply(&self) -> Option<Reply> {
+        signaled(self.token, self.killed.len())
     }
+}
+
+fn signaled(token: Option<u64>, delivered: usize) -> Option<Reply> {
+    Some(Reply::Signaled { token: token?, delivered: u32::try_from(delivered).unwrap_or(u32::MAX) })
 }
 
 fn number(pid: Pid) -> i32 {
@@ -98,9 +103,14 @@ fn number(pid: Pid) -> i32 {
 impl Server<'_> {
     /// Signals a process and all its descendants, also when it has ended itself; the answer to SIGKILL comes when nobody
     /// is left.
-    pub(super) fn signal_tree(&mut self, token: u64, id: ProcessId, signal: Signal) -> Result<(), Gone> {
+    pub(super) fn signal_tree(
+        &mut self,
+        token: Option<u64>,
+        id: ProcessId,
+        signal: Signal,
+    ) -> Result<(), Gone> {
         let Some((mark, pin)) = self.pin_tree(id)? else {
-            return self.reply(&Reply::Signaled { token, delivered: 0 });
+            return signaled(token, 0).map_or(Ok(()), |reply| self.reply(&reply));
         };
         if signal == Signal::KILL {
             // The turn ends with a pass.
@@ -109,11 +119,11 @@ impl Server<'_> {
         }
         let found = self.members.of_tree(mark);
         let delivered = found.into_iter().filter(|pid| self.members.signal(*pid, mark, signal)).count();
-        self.reply(&Reply::Signaled { token, delivered: u32::try_from(delivered).unwrap_or(u32::MAX) })
+        signaled(token, delivered).map_or(Ok(()), |reply| self.reply(&reply))
     }
 
     /// The mark of a tree that has members, held so that it stays theirs.
-    fn pin_tree(&mut self, id: ProcessId) -> Result<Option<(Mark, OwnedFd)>, Gone> {
+    pub(super) fn pin_tree(&mut self, id: ProcessId) -> Result<Option<(Mark, OwnedFd)>, Gone> {
         let Some(mark) = self.table.mark_of(id) else { return Ok(None) };
         let root = self.table.by_id(id).map(|process| process.pid);
         let Some((member, pin)) = self.members.pin(mark, root) else { return Ok(None) };
@@ -136,7 +146,7 @@ impl Server<'_> {
             let found = trees.get(&kill.mark).map_or(&[][..], Vec::as_slice);
             let over = kill.next <= now && kill.pass(members, found, now);
             if over {
-                done.push(kill.reply());
+                done.extend(kill.reply());
             }
             !over
         });

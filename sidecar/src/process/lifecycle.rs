@@ -9,6 +9,8 @@
 //!    └─ Exited ──────► Ended   answer: started, then event: exited (init told the two in one breath)
 //! ```
 //!
+//! A timeout that runs out before the end changes no state: init is told, and what init then says decides.
+//!
 //! Each `execute` is answered exactly once, and `process_started` always comes before `process_exited`.
 
 use agentvm_wire::id::RequestId;
@@ -38,6 +40,10 @@ pub(crate) enum Event {
         errno: i32,
     },
     Exited(Exit),
+    /// Its timeout has run out.
+    Expired,
+    /// Its tree has used up its CPU time, and is being killed.
+    CpuLimit,
     /// The VM is gone.
     Lost,
 }
@@ -57,6 +63,8 @@ pub(crate) enum Action {
     AnswerStarted(RequestId),
     AnswerFailed(RequestId, Failure),
     TellExit(Exit),
+    /// Init ends it, or does not start it.
+    Expire,
 }
 
 impl Lifecycle {
@@ -77,7 +85,10 @@ impl Lifecycle {
             }
             (Self::Running, Event::Exited(exit)) => (Self::Ended, vec![Action::TellExit(exit)]),
             (Self::Running, Event::Lost) => (Self::Ended, Vec::new()),
-            (state @ (Self::Running | Self::Ended), _) => (state, Vec::new()),
+            (state @ (Self::Starting { .. } | Self::Running), Event::Expired) => {
+                (state, vec![Action::Expire])
+            }
+            (state, _) => (state, Vec::new()),
         };
         *self = next;
         actions
@@ -106,25 +117,40 @@ mod tests {
             Event::Started { pid: 5, started_at_ms: 1 },
             Event::StartFailed { step: StartStep::Exec, errno: libc::ENOENT },
             Event::Exited(EXIT),
+            Event::Expired,
+            Event::CpuLimit,
             Event::Lost,
         ];
-        (0..4usize.pow(length))
-            .map(move |n| (0..length).map(|digit| events[n / 4usize.pow(digit) % 4].clone()).collect())
+        (0..6usize.pow(length))
+            .map(move |n| (0..length).map(|digit| events[n / 6usize.pow(digit) % 6].clone()).collect())
     }
 
     #[test]
     fn whatever_happens_execute_is_answered_once_and_the_exit_told_at_most_once_and_last() {
         for sequence in sequences(5) {
             let mut lifecycle = Lifecycle::Starting { request: REQUEST };
-            let actions: Vec<Action> =
+            let mut actions: Vec<Action> =
                 sequence.iter().flat_map(|event| lifecycle.step(event.clone())).collect();
+            actions.retain(|action| *action != Action::Expire);
             let (exits, answers): (Vec<_>, Vec<_>) =
                 actions.iter().partition(|action| matches!(action, Action::TellExit(_)));
-            assert_eq!(answers.len(), 1, "{sequence:?}");
+            let begins = |event: &Event| !matches!(event, Event::Expired | Event::CpuLimit);
+            assert_eq!(answers.len(), usize::from(sequence.iter().any(begins)), "{sequence:?}");
             if !exits.is_empty() {
                 let expected = [Action::AnswerStarted(REQUEST), Action::TellExit(EXIT)];
                 assert_eq!(actions, expected, "{sequence:?}");
             }
+        }
+    }
+
+    #[test]
+    fn a_timeout_after_the_end_is_nothing() {
+        for end in [Event::Exited(EXIT), Event::StartFailed { step: StartStep::Exec, errno: 2 }, Event::Lost]
+        {
+            let mut lifecycle = Lifecycle::Starting { request: REQUEST };
+            assert_eq!(lifecycle.step(Event::Expired), [Action::Expire]);
+            lifecycle.step(end);
+            assert_eq!(lifecycle.step(Event::Expired), []);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! From `execute` to what init is asked: pipes, environment, working directory.
 
-use std::{collections::BTreeMap, io, os::fd::OwnedFd, sync::Arc};
+use std::{collections::BTreeMap, io, os::fd::OwnedFd, sync::Arc, time::Duration};
 
 use agentvm_wire::{
     bytes64,
@@ -8,9 +8,9 @@ use agentvm_wire::{
     id::{RequestId, StreamId, VmId},
     process::{Execute, OutputMode, StdinMode},
 };
-use tokio::{io::unix::AsyncFd, sync::Notify};
+use tokio::{io::unix::AsyncFd, sync::Notify, time::Instant};
 
-use super::{Outputs, Process};
+use super::{Outputs, Process, not_in_time};
 use crate::{
     init::{StartSpec, Stdio},
     link::Link,
@@ -19,7 +19,7 @@ use crate::{
         sink::Sink,
         source::Source,
     },
-    vm::Work,
+    vm::{Work, deadlines::after},
 };
 
 /// What a start has made.
@@ -45,6 +45,10 @@ pub(crate) fn start(
     execute: Execute,
     defaults: &Defaults<'_>,
 ) -> Result<Started, Rejection> {
+    let deadline = execute.timeout_ms.map(after);
+    if execute.timeout_ms == Some(0) {
+        return Err(not_in_time());
+    }
     execute.validate()?;
     execute.validate_streams()?;
     let streams = execute.streams;
@@ -73,17 +77,21 @@ pub(crate) fn start(
     }
 
     let cwd = execute.cwd.clone().unwrap_or_else(|| defaults.cwd.to_owned());
-    let process = Process::new(request, &execute, cwd, outputs);
+    let process = Process::new(request, &execute, cwd, outputs, deadline);
     let spec = StartSpec {
         env: environment(defaults.environment, &execute.env),
         cwd: execute
             .cwd
             .map_or_else(|| defaults.cwd.as_bytes().to_vec(), |cwd| bytes64::join(cwd, execute.cwd_b64)),
         command: bytes64::join(execute.command, execute.command_b64),
+        script: execute.script,
+        arg0: execute.arg0.map(String::into_bytes),
         args: bytes64::join_all(execute.args, execute.args_b64),
         stdin: pipes.stdin,
         stdout: pipes.stdout,
         stderr: pipes.stderr,
+        deadline: deadline.map(Instant::into_std),
+        cpu_limit: execute.cpu_time_limit_ms.map(Duration::from_millis),
     };
     Ok(Started { process, spec, pumps })
 }

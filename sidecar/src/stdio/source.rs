@@ -4,11 +4,12 @@
 //! nobody wants the output any more it is read and discarded: the process neither blocks nor dies of SIGPIPE.
 
 use std::{
+    collections::VecDeque,
     fs::File,
     io,
     os::fd::{AsFd as _, BorrowedFd, OwnedFd},
     sync::{
-        Arc, LazyLock,
+        Arc, LazyLock, Mutex,
         atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering},
     },
 };
@@ -36,6 +37,8 @@ pub(crate) struct Source {
     pipe: AsyncFd<OwnedFd>,
     mode: AtomicU8,
     sent: AtomicU64,
+    /// Taken out of the pipe when its process ended: at most what a pipe holds.
+    held: Mutex<VecDeque<u8>>,
     full_reads: AtomicU32,
     /// The writer has emptied the pipe, or the mode has changed: the pump looks again.
     rearm: Notify,
@@ -70,6 +73,7 @@ impl Source {
             pipe,
             mode: AtomicU8::new(SENDING),
             sent: AtomicU64::new(0),
+            held: Mutex::default(),
             full_reads: AtomicU32::new(0),
             rearm: Notify::new(),
             activity,
@@ -104,7 +108,11 @@ impl Source {
     /// Reads what is there, at most as much as the buffer holds.
     pub(crate) fn take(&self, buffer: &mut [u8]) -> Taken {
         let room = buffer.len();
-        let taken = match self.pipe.try_io(Interest::READABLE, |pipe| Ok(rustix::io::read(pipe, buffer)?)) {
+        let read = match self.take_held(buffer) {
+            0 => self.pipe.try_io(Interest::READABLE, |pipe| Ok(rustix::io::read(pipe, buffer)?)),
+            held => Ok(held),
+        };
+        let taken = match read {
             Ok(0) => Taken::End,
             Ok(read) => Taken::Bytes(read),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Taken::Nothing,
@@ -132,13 +140,30 @@ impl Source {
         }
     }
 
-    /// Up to where the stream holds what was written so far: what was sent and what lies in the pipe.
-    pub(crate) fn written(&self) -> u64 {
-        let waiting = match self.mode() {
+    /// Up to where the stream holds what was written so far: what was sent and what lies in the pipe. Where somebody
+    /// else still holds the pipe, what lies in it is taken out: they may have opened it for reading, and would make the
+    /// stream end early.
+    pub(crate) fn settle(&self) -> u64 {
+        let mut held = self.held.lock().expect("no code panics under this lock");
+        let mut waiting = match self.mode() {
             ENDED => 0,
             _ => rustix::io::ioctl_fionread(&self.pipe).unwrap_or(0),
         };
-        self.sent.load(Ordering::Relaxed) + waiting
+        if waiting > 0 && self.is_open() {
+            let mut bytes = vec![0; usize::try_from(waiting).unwrap_or(GROWN_BYTES)];
+            let read = rustix::io::read(&self.pipe, &mut bytes).unwrap_or(0);
+            held.extend(&bytes[..read]);
+            waiting = 0;
+        }
+        self.sent.load(Ordering::Relaxed) + held.len() as u64 + waiting
+    }
+
+    /// What was taken out of the pipe before.
+    fn take_held(&self, buffer: &mut [u8]) -> usize {
+        let mut held = self.held.lock().expect("no code panics under this lock");
+        let taken = held.len().min(buffer.len());
+        buffer.iter_mut().zip(held.drain(..taken)).for_each(|(to, byte)| *to = byte);
+        taken
     }
 
     /// Whether somebody still holds the pipe open for writing.

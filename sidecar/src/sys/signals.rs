@@ -4,10 +4,25 @@ use std::mem::MaybeUninit;
 use std::os::fd::{FromRawFd as _, OwnedFd};
 use std::ptr;
 
+use rustix::process::Signal;
+
 use super::check;
 
 /// The highest signal number (`signal(7)`).
 const LAST_SIGNAL: i32 = 64;
+
+/// The signal with a number, if programs may use it: not one of the C library's own two.
+pub(crate) fn signal(number: i32) -> Option<Signal> {
+    agentvm_wire::process::Signal::from_number(number)?;
+    // SAFETY: it is a valid number, and none that the C library keeps for itself.
+    Some(unsafe { Signal::from_raw_unchecked(number) })
+}
+
+/// Sends a signal to every process of this pid namespace but the caller and its init.
+pub(crate) fn signal_everybody(signal: Signal) {
+    // SAFETY: `kill` only takes two plain numbers; it fails if there is nobody.
+    unsafe { libc::kill(-1, signal.as_raw()) };
+}
 
 /// Gives every signal its default effect; what cannot be changed (SIGKILL, SIGSTOP, libc's own two) stays.
 pub(crate) fn reset_dispositions() {

@@ -10,7 +10,7 @@ use std::{
 
 use agentvm_sdk::{AgentOs, AgentOsConfig, ClientError, ExecOptions, wire::error::Code};
 
-use crate::support::{out, sh, until, vm, within, within_limit};
+use crate::support::{no_process_has_argument, out, sh, until, vm, within, within_limit};
 
 #[tokio::test]
 async fn a_command_gives_its_output_its_errors_and_its_code() {
@@ -269,15 +269,6 @@ async fn d14_dropping_an_exec_whose_command_has_ended_kills_what_it_left() {
         }
     }
     no_process_has_argument(&vm, "4715").await;
-}
-
-/// Waits until no live process of the VM has an argument.
-async fn no_process_has_argument(vm: &agentvm_sdk::AgentOs, argument: &str) {
-    until("the tree is gone", Duration::from_secs(5), || async {
-        let table = within(vm.all_processes()).await.unwrap();
-        !table.iter().any(|process| process.args.iter().any(|arg| arg == argument))
-    })
-    .await;
 }
 
 #[tokio::test]

@@ -10,24 +10,10 @@ use std::{
 use agentvm_sdk::{AgentOs, AgentOsConfig, ClientError, ExecOptions, SpawnOptions};
 
 use crate::support::{
-    all_gone, is_alive, kill, out, program, sidecar, tree, until, vm, within, within_limit,
+    all_gone, inits, is_alive, kill, out, program, sidecar, tree, until, vm, within, within_limit,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
-
-/// The host pids of the inits in a sidecar: children of its zygote.
-fn inits(sidecar: u32) -> HashSet<u32> {
-    let zygotes = children(sidecar);
-    zygotes.into_iter().flat_map(children).collect()
-}
-
-fn children(pid: u32) -> HashSet<u32> {
-    let parent = |child: &u32| {
-        let stat = std::fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
-        stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.split(' ').nth(1) == Some(&pid.to_string()))
-    };
-    tree(pid).into_iter().filter(parent).collect()
-}
 
 #[tokio::test]
 async fn dispose_ends_everything_in_the_vm_and_every_wait() {

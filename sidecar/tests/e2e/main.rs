@@ -2,13 +2,16 @@
 
 #![expect(clippy::unwrap_used, reason = "in a test a failure is a panic, and its place says enough")]
 
+mod examples;
 mod exec;
 mod inspect;
 mod isolation;
 mod lifetime;
 mod limits;
 mod serve;
+mod signal;
 mod spawn;
 mod stdio;
 mod support;
 mod table;
+mod timeout;

@@ -5,17 +5,9 @@ use std::{
     time::Duration,
 };
 
-use agentvm_sdk::{AgentOs, ClientError, Process, SpawnOptions, wire::error::Code};
+use agentvm_sdk::{ClientError, Process, SpawnOptions, wire::error::Code};
 
-use crate::support::{DEADLINE, out, said, until, vm, within, within_limit};
-
-fn spawn(vm: &AgentOs, script: &str) -> Process {
-    vm.spawn("sh", ["-c", script], SpawnOptions::new()).expect("spawn is accepted")
-}
-
-async fn stdout(process: &Process) -> String {
-    String::from_utf8(within(process.stdout().collect()).await.unwrap()).unwrap()
-}
+use crate::support::{DEADLINE, out, said, spawn, stdout, until, vm, within, within_limit};
 
 #[tokio::test]
 async fn d1_the_code_of_a_fast_exit_is_kept_though_nobody_is_subscribed() {

@@ -8,7 +8,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use agentvm_sdk::{AgentOs, AgentOsConfig, ExecOptions, ExecResult, Output, Process, Sidecar, SidecarConfig};
+use agentvm_sdk::{
+    AgentOs, AgentOsConfig, ExecOptions, ExecResult, Output, Process, Sidecar, SidecarConfig, SpawnOptions,
+};
 
 /// Nothing here takes long, however busy the machine; what does not end hangs.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
@@ -120,4 +122,54 @@ pub(crate) async fn all_gone(pids: &HashSet<u32>, limit: Duration) {
 pub(crate) fn kill(pid: u32) {
     let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw).expect("a pid");
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("it is ours to kill");
+}
+
+pub(crate) fn spawn(vm: &AgentOs, script: &str) -> Process {
+    vm.spawn("sh", ["-c", script], SpawnOptions::new()).expect("spawn is accepted")
+}
+
+pub(crate) async fn stdout(process: &Process) -> String {
+    String::from_utf8(within(process.stdout().collect()).await.unwrap()).unwrap()
+}
+
+/// Waits until no live process of the VM has an argument.
+pub(crate) async fn no_process_has_argument(vm: &agentvm_sdk::AgentOs, argument: &str) {
+    until("the tree is gone", Duration::from_secs(5), || async {
+        let table = within(vm.all_processes()).await.unwrap();
+        !table.iter().any(|row| row.exit_code.is_none() && row.args.iter().any(|arg| arg == argument))
+    })
+    .await;
+}
+
+/// The host pids of the inits in a sidecar: children of its zygote.
+pub(crate) fn inits(sidecar: u32) -> HashSet<u32> {
+    let zygotes = children(sidecar);
+    zygotes.into_iter().flat_map(children).collect()
+}
+
+pub(crate) fn children(pid: u32) -> HashSet<u32> {
+    let parent = |child: &u32| {
+        let stat = std::fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
+        stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.split(' ').nth(1) == Some(&pid.to_string()))
+    };
+    tree(pid).into_iter().filter(parent).collect()
+}
+
+/// Polls a future on this thread, which has no runtime.
+pub(crate) fn block_on_without_runtime<T>(future: impl Future<Output = T>) -> T {
+    struct Unpark(std::thread::Thread);
+    impl std::task::Wake for Unpark {
+        fn wake(self: std::sync::Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    assert!(tokio::runtime::Handle::try_current().is_err());
+    let waker = std::sync::Arc::new(Unpark(std::thread::current())).into();
+    let mut future = std::pin::pin!(future);
+    loop {
+        match future.as_mut().poll(&mut std::task::Context::from_waker(&waker)) {
+            std::task::Poll::Ready(done) => return done,
+            std::task::Poll::Pending => std::thread::park(),
+        }
+    }
 }

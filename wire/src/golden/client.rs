@@ -9,8 +9,8 @@ use crate::{
     id::{ProcessId, RequestId, StreamId, VmId},
     message::{Envelope, Request, Scope},
     process::{
-        Drain, Execute, OutputMode, ProcessRef, ProcessSnapshot, ReadCmdline, ReadFileHandles, SignalProcess,
-        SignalTarget, StdinMode, StdioStreams,
+        Drain, Execute, OutputMode, ProcessRef, ProcessSnapshot, ReadCmdline, ReadFileHandles, Signal,
+        SignalProcess, SignalTarget, StdinMode, StdioStreams,
     },
     resource::ReadResourceUsage,
     session::{Hello, Peer},
@@ -44,7 +44,7 @@ pub fn client() -> Vec<Sample> {
             Scope::vm(vm()),
             Request::SignalProcess(SignalProcess {
                 process: ProcessId(1_000_000),
-                signal: "SIGTERM".into(),
+                signal: Signal::TERM,
                 target: SignalTarget::Group,
             }),
         ),
@@ -70,7 +70,8 @@ pub fn client() -> Vec<Sample> {
             Request::ReadFileHandles(ReadFileHandles { of: ProcessRef::Pid(3), after: Some(2) }),
         ),
         request("resource_usage", 15, Scope::vm(vm()), Request::ResourceUsage(ReadResourceUsage {})),
-        request("dispose_vm", 10, Scope::vm(vm()), Request::DisposeVm(DisposeVm {})),
+        request("dispose_vm", 10, Scope::vm(vm()), Request::DisposeVm(DisposeVm { grace_ms: 0 })),
+        request("dispose_vm_grace", 11, Scope::vm(vm()), Request::DisposeVm(DisposeVm { grace_ms: 5000 })),
         Sample::new("cancel", Envelope::Cancel { id: RequestId(5) }),
         Sample::new("credit", Envelope::Credit { stream: StreamId(2), received: 131_072, limit: 327_680 }),
         Sample::new(
@@ -123,7 +124,8 @@ fn create_vm() -> VmConfig {
 
 fn execute() -> Execute {
     Execute {
-        command: "sh".into(),
+        command: "/bin/sh".into(),
+        arg0: Some("sh".into()),
         args: vec!["-c".into(), "sort | tee sorted.txt".into()],
         env: BTreeMap::from([("LC_ALL".into(), "C".into())]),
         cwd: Some("/workspace".into()),
@@ -136,11 +138,13 @@ fn execute() -> Execute {
             stderr: Some(StreamId(3)),
         },
         drain: Some(Drain { quiet_ms: 50, max_ms: 1000 }),
+        timeout_ms: Some(30_000),
+        cpu_time_limit_ms: Some(10_000),
         ..execute_minimal()
     }
 }
 
-/// A program, an argument and a folder whose names are no UTF-8.
+/// A script, an argument and a folder whose names are no UTF-8.
 fn execute_bytes() -> Execute {
     let (command, command_b64) = split(b"/workspace/caf\xe9".into());
     let (args, args_b64) = split_all(vec![b"plain".into(), b"\xff\xfe".to_vec()]);
@@ -149,6 +153,7 @@ fn execute_bytes() -> Execute {
         process: ProcessId(1_000_001),
         command,
         command_b64,
+        script: true,
         args,
         args_b64,
         cwd: Some(cwd),

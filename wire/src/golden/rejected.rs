@@ -123,6 +123,10 @@ pub fn rejected() -> Vec<Rejected> {
             r#"{"kind":"request","id":2,"type":"execute","body":{"process":1000000,"command":"true","stdout":"file"}}"#,
         ),
         text(
+            "unknown_signal",
+            r#"{"kind":"request","id":2,"type":"signal_process","body":{"process":1000000,"signal":"SIGNOTHING","target":"tree"}}"#,
+        ),
+        text(
             "not_base64",
             r#"{"kind":"request","id":2,"type":"execute","body":{"process":1000000,"command":"?","command_b64":"!"}}"#,
         ),

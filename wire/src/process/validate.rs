@@ -48,10 +48,12 @@ impl Execute {
     }
 
     fn validate_strings(&self) -> Result<(), Rejection> {
+        let shown = self.arg0.as_deref().map(|arg0| ("arg0", arg0.as_bytes()));
         let args = self.args_bytes().map(|arg| ("args", arg));
         let cwd = self.cwd.as_deref().map(|cwd| ("cwd", bytes64::view(cwd, self.cwd_b64.as_ref())));
+        let strings = std::iter::once(("command", self.command_bytes())).chain(shown).chain(args).chain(cwd);
         let mut total = 0;
-        for (field, string) in std::iter::once(("command", self.command_bytes())).chain(args).chain(cwd) {
+        for (field, string) in strings {
             if string.contains(&0) {
                 return Err(Rejection::invalid(field, format!("{field} contains NUL")));
             }

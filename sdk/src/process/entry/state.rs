@@ -4,11 +4,12 @@ use std::task::Waker;
 
 use agentvm_wire::{
     id::StreamId,
-    process::{ProcessStarted, SignalTarget, StdioStreams, StreamEnds},
+    process::{ProcessStarted, Signal, SignalTarget, StdioStreams, StreamEnds},
 };
 
 use crate::{
     error::ClientError,
+    link::Timer,
     process::{
         exit::Outcome,
         lifecycle::{Event, Lifecycle, Progress},
@@ -34,7 +35,9 @@ pub(super) struct State {
     arrived: Option<(OutputStream, Arrival)>,
     pub(super) stdin: StdinQueue,
     /// Signals sent and not yet answered: the same one again changes nothing.
-    pub(super) signals: Vec<(String, SignalTarget)>,
+    pub(super) signals: Vec<(Signal, SignalTarget)>,
+    /// Gives it up should its timeout pass without a word.
+    pub(super) backstop: Option<Timer>,
 }
 
 #[derive(Debug)]
@@ -69,6 +72,7 @@ impl State {
             arrived: None,
             stdin: streams.stdin.map_or_else(StdinQueue::closed, |_| StdinQueue::new(stdin_bytes)),
             signals: Vec::new(),
+            backstop: None,
         }
     }
 
@@ -117,6 +121,13 @@ impl State {
     pub(super) fn end_streams(&mut self, effects: &mut Effects, end: fn(&mut Ring, &mut Vec<Waker>)) {
         for output in self.outputs() {
             end(&mut output.ring, &mut effects.wakers);
+        }
+    }
+
+    /// From now on no subscriber holds the output or the exit up.
+    pub(super) fn let_subscribers_go(&mut self, effects: &mut Effects) {
+        for output in self.outputs() {
+            output.ring.wait_for_nobody(&mut effects.wakers);
         }
     }
 

@@ -1,9 +1,11 @@
 //! What to start, and how it is packed for init.
 
 use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use rustix::io::Errno;
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::init::messages::{Start, Stream, Text};
 use crate::isolation::fault::errno_of;
@@ -13,7 +15,11 @@ use crate::isolation::fault::errno_of;
 pub struct StartSpec {
     /// What to execute; without a slash it is searched in the PATH of `env`.
     pub command: Vec<u8>,
-    /// Arguments behind the command.
+    /// Whether the command is a script: executable or not, it is run by its `#!` line or by a shell.
+    pub script: bool,
+    /// argv\[0\], if it is not the command.
+    pub arg0: Option<Vec<u8>>,
+    /// Arguments behind argv\[0\].
     pub args: Vec<Vec<u8>>,
     /// The complete environment.
     pub env: Vec<(Vec<u8>, Vec<u8>)>,
@@ -25,6 +31,10 @@ pub struct StartSpec {
     pub stdout: Stdio,
     /// Standard error.
     pub stderr: Stdio,
+    /// It does not start after this moment.
+    pub deadline: Option<Instant>,
+    /// CPU time that its tree may use.
+    pub cpu_limit: Option<Duration>,
 }
 
 /// A standard stream of a new process.
@@ -44,7 +54,8 @@ impl StartSpec {
         let count = |len: usize| u32::try_from(len).map_err(|_| Errno::TOOBIG);
         let (arguments, variables) = (count(self.args.len())?, count(self.env.len())?);
         let mut bytes = Vec::new();
-        for string in [&self.cwd, &self.command].into_iter().chain(&self.args) {
+        let arg0 = self.arg0.as_ref().unwrap_or(&self.command);
+        for string in [&self.cwd, &self.command, arg0].into_iter().chain(&self.args) {
             bytes.extend_from_slice(string);
             bytes.push(0);
         }
@@ -69,8 +80,31 @@ impl StartSpec {
                 Stream::Passed
             }
         });
-        Ok((Start { arguments, variables, text, streams }, descriptors))
+        let start = Start {
+            arguments,
+            variables,
+            text,
+            streams,
+            script: self.script,
+            deadline_ns: self.deadline.map(monotonic_ns),
+            cpu_limit_us: self.cpu_limit.map(|limit| u64::try_from(limit.as_micros()).unwrap_or(u64::MAX)),
+        };
+        Ok((start, descriptors))
     }
+}
+
+/// A moment by the kernel's monotonic clock, which every process shares.
+fn monotonic_ns(moment: Instant) -> u64 {
+    let left = moment.saturating_duration_since(Instant::now());
+    let now = now_ns();
+    u64::try_from(left.as_nanos()).map_or(u64::MAX, |left| now.saturating_add(left))
+}
+
+/// Nanoseconds of the monotonic clock.
+pub(in crate::init) fn now_ns() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    let part = |part: i64| u64::try_from(part).unwrap_or(0);
+    part(now.tv_sec).saturating_mul(1_000_000_000).saturating_add(part(now.tv_nsec))
 }
 
 fn sealed(bytes: &[u8]) -> Result<OwnedFd, Errno> {

@@ -8,7 +8,18 @@ use super::*;
 fn the_largest_exact_integer_passes_and_the_next_does_not() {
     assert!(check_integers(r#"{"a":9007199254740991}"#).is_ok());
     let error = check_integers(r#"{"a":9007199254740992}"#).unwrap_err();
-    assert_eq!(error.message, "integer 9007199254740992 at byte 5 is above 2^53 - 1");
+    assert_eq!(error.message, "a: 9007199254740992 is above 2^53 - 1");
+}
+
+#[test]
+fn the_field_of_a_refused_integer_is_named_however_deep_and_large_it_is() {
+    for large in ["9007199254740992", "-9007199254740992", "18446744073709551616", &"9".repeat(300)] {
+        let json = format!(r#"{{"id":7,"body":{{"a":1.5,"b":null,"c":[true,{{"d":{large}}}]}}}}"#);
+        let error = check_integers(&json).unwrap_err();
+        assert_eq!(error.field.as_deref(), Some("c[1].d"), "{large}");
+    }
+    let error = check_integers(r#"{"seq":9007199254740992,"body":{}}"#).unwrap_err();
+    assert_eq!(error.field.as_deref(), Some("seq"));
 }
 
 #[test]
