@@ -34,16 +34,18 @@ mod strings;
 mod table;
 mod terms;
 mod tree;
+mod usage;
 
 use std::os::fd::OwnedFd;
 
-pub use client::{Commands, Event, Events, Page, ReadError, StartSpec, Stdio};
+pub use client::{Commands, Event, Events, MemoryLimit, Page, ReadError, StartSpec, Stdio};
 pub(crate) use helper::MAX_HELPERS;
 pub(crate) use list::{MAX_ARGS, MAX_ARGS_BYTES};
 pub(crate) use messages::{Boot, Reading};
 pub use messages::{Exit, StartStep};
 pub(crate) use rows::Handle;
 pub use rows::Row;
+pub use usage::Used;
 
 use crate::isolation::base::Base;
 use crate::isolation::cgroup::Entry;

@@ -13,7 +13,9 @@ use crate::isolation::base::Base;
 use crate::isolation::plan::Plan;
 use crate::isolation::report::Facts;
 use crate::isolation::seccomp::Programs;
-use crate::isolation::{At as _, Fault, Step, capabilities, cgroup, identity, network, rlimits, root_filesystem};
+use crate::isolation::{
+    At as _, Fault, Step, capabilities, cgroup, identity, network, rlimits, root_filesystem,
+};
 use crate::sys::clone::unshare;
 use crate::sys::{SingleThreaded, descriptors, signals};
 use crate::zygote::IGNORED;

@@ -153,6 +153,7 @@ impl Server<'_> {
         let written = match request.what {
             Reading::Table { after } => self.write_table(&members, after, &mut rows),
             Reading::Cmdline { of, offset } => self.write_cmdline(&members, of, offset, &mut rows),
+            Reading::Usage => self.write_usage(&members, &mut rows),
             Reading::FileHandles { of, after } => self.write_file_handles(&members, of, after, &mut rows),
         };
         match written {

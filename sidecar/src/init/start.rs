@@ -24,12 +24,12 @@ use rustix::time::Timespec;
 use serde::{Deserialize, Serialize};
 
 use super::client::now_ns;
-use super::messages::{Start, StartStep, Stream, Text};
+use super::messages::{Memory, Start, StartStep, Stream, Text};
 use super::reap::now_ms;
 use super::strings::Strings;
 use super::terms::Terms;
 use crate::isolation::plan::Plan;
-use crate::isolation::{capabilities, identity, rlimits};
+use crate::isolation::{capabilities, cgroup, identity, rlimits};
 use crate::packet::{self, Packet};
 use crate::sys::clone::{Forked, fork};
 use crate::sys::exec::exit_now;
@@ -134,11 +134,15 @@ fn become_guest_and_exec(
     mark: u64,
     init: &OwnedFd,
 ) -> Result<Infallible, StartFault> {
-    let (memory, passed) = split(request)?;
-    connect_streams(request.message.streams, passed).map_err(at(StartStep::Stdio))?;
-    let strings = Strings::read(&request.message, memory).map_err(at(StartStep::Request))?;
+    let Passed { text, group, streams } = split(request)?;
+    connect_streams(request.message.streams, streams).map_err(at(StartStep::Stdio))?;
+    let strings = Strings::read(&request.message, text).map_err(at(StartStep::Request))?;
+    group.map_or(Ok(()), cgroup::enter).map_err(at(StartStep::Limits))?;
     descriptors::close_all_but([init.as_raw_fd()]).map_err(at(StartStep::Stdio))?;
     rlimits::limit_guest(&plan.limits).map_err(at(StartStep::Limits))?;
+    if let Some(Memory::Each(bytes)) = request.message.memory {
+        rlimits::limit_data(bytes).map_err(at(StartStep::Limits))?;
+    }
     // As long as this runs our code nobody in the VM may look into it; exec ends that.
     set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(at(StartStep::Identity))?;
     identity::become_id(plan.guest.id(), plan.id_maps).map_err(at(StartStep::Identity))?;
@@ -153,19 +157,24 @@ fn become_guest_and_exec(
     Err(StartFault::new(StartStep::Exec, refused))
 }
 
-/// The memfd, if the text is in one, and the descriptors of the passed streams: exactly those that must be there.
-fn split(request: &Packet<Start>) -> Result<(Option<&OwnedFd>, &[OwnedFd]), StartFault> {
-    let (memory, passed) = match (&request.message.text, &request.descriptors[..]) {
-        (Text::Memory, [memory, passed @ ..]) => (Some(memory), passed),
-        (Text::Inline(_), passed) => (None, passed),
-        (Text::Memory, []) => return Err(StartFault::new(StartStep::Request, Errno::BADF)),
-    };
-    let expected = request.message.streams.iter().filter(|stream| **stream == Stream::Passed).count();
-    if passed.len() == expected {
-        Ok((memory, passed))
-    } else {
-        Err(StartFault::new(StartStep::Request, Errno::BADF))
+/// The descriptors that came along.
+struct Passed<'a> {
+    text: Option<&'a OwnedFd>,
+    group: Option<&'a OwnedFd>,
+    streams: &'a [OwnedFd],
+}
+
+/// Names the descriptors: exactly those that must be there.
+fn split(Packet { message, descriptors }: &Packet<Start>) -> Result<Passed<'_>, StartFault> {
+    let text = usize::from(message.text == Text::Memory);
+    let group = usize::from(message.memory == Some(Memory::Group));
+    let streams = message.streams.iter().filter(|stream| **stream == Stream::Passed).count();
+    if descriptors.len() != text + group + streams {
+        return Err(StartFault::new(StartStep::Request, Errno::BADF));
     }
+    let (text, rest) = descriptors.split_at(text);
+    let (group, streams) = rest.split_at(group);
+    Ok(Passed { text: text.first(), group: group.first(), streams })
 }
 
 /// Puts the streams on descriptors 0 to 2. `Null` is what init itself has there.

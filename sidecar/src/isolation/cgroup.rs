@@ -24,7 +24,7 @@ mod sidecar;
 mod version;
 
 pub(crate) use entry::{Entry, EntryKinds, enter};
-pub(crate) use group::{ExecGroup, Group, Usage};
+pub(crate) use group::{ExecGroup, Group};
 pub(crate) use sidecar::Cgroups;
 
 /// What a group can count and limit.

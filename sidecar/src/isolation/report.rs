@@ -99,7 +99,8 @@ pub(crate) fn compose(
     group: &Group,
 ) -> Result<IsolationReport, Fault> {
     let mut partial = facts.partial.clone();
-    if plan.guest.root && matches!(plan.id_maps, IdMaps::Range(_)) && group.limit(Controller::Pids).is_none() {
+    if plan.guest.root && matches!(plan.id_maps, IdMaps::Range(_)) && group.limit(Controller::Pids).is_none()
+    {
         let why = "root of the VM may use several uids, and each has the limit for itself";
         partial.push(("pids".to_owned(), why.to_owned()));
     }

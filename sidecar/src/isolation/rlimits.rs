@@ -57,6 +57,11 @@ pub(crate) fn limit_guest(limits: &GuestLimits) -> rustix::io::Result<()> {
     lower(Resource::Nproc, limits.pids)
 }
 
+/// Holds this process, and each descendant for itself, to so many bytes of data: all there is without a memory group.
+pub(crate) fn limit_data(bytes: u64) -> rustix::io::Result<()> {
+    lower(Resource::Data, bytes)
+}
+
 /// What a guest process really gets of a limit that was asked for.
 pub(crate) fn clamp(resource: Resource, requested: u64) -> u64 {
     getrlimit(resource).maximum.map_or(requested, |hard| requested.min(hard))

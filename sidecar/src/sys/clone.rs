@@ -57,9 +57,7 @@ pub(crate) fn fork_into_namespaces(
         let flags = libc::c_ulong::from(flags | libc::SIGCHLD.cast_unsigned());
         // SAFETY: a null stack makes the child a copy on its own copy of this stack, as fork does; `pidfd` outlives
         // the call; with one thread (the first argument proves it) the child may run any code.
-        check(unsafe {
-            libc::syscall(libc::SYS_clone, flags, 0usize, &raw mut pidfd, 0usize, 0usize)
-        })?
+        check(unsafe { libc::syscall(libc::SYS_clone, flags, 0usize, &raw mut pidfd, 0usize, 0usize) })?
     };
     match pid_of(pid)? {
         None => Ok((Forked::Child, None)),

@@ -39,7 +39,13 @@ fn a_guest_that_takes_too_much_memory_is_ended_and_nothing_else() {
     assert_eq!(vm.sh("tail /dev/zero").code, Some(137));
     assert_eq!(vm.sh("echo alive").output, "alive\n");
     assert_eq!(vm.list().unwrap().iter().filter(|row| row.process == Some(sleeper)).count(), 1);
-    assert!(vm.booted.report.limits.iter().any(|limit| limit.name == "disk_bytes" && limit.effective <= Some(32 << 20)));
+    assert!(
+        vm.booted
+            .report
+            .limits
+            .iter()
+            .any(|limit| limit.name == "disk_bytes" && limit.effective <= Some(32 << 20))
+    );
     let full = vm.sh("head -c 40000000 /dev/zero > /tmp/big");
     assert!(full.output.contains("No space left"), "{full:?}");
     assert_eq!(vm.sh("echo alive").output, "alive\n");
@@ -56,7 +62,8 @@ fn a_guest_computes_no_longer_than_its_share() {
     let allowed = begun.elapsed().as_secs_f64() * 0.2 + 0.15;
     // The second line of `times` is what children have used: minutes and seconds, as user and in the kernel.
     let children = times.lines().nth(1).unwrap();
-    let used: f64 = children.split_whitespace().map(|time| time[2..time.len() - 1].parse::<f64>().unwrap()).sum();
+    let used: f64 =
+        children.split_whitespace().map(|time| time[2..time.len() - 1].parse::<f64>().unwrap()).sum();
     assert!(used < allowed, "{times}: {used} s of {allowed} s");
 }
 

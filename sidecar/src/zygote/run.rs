@@ -102,7 +102,8 @@ impl Nursery {
     fn bear(&self, plan: &Plan, vm: &OwnedFd, entry: Entry) -> Result<(), Fault> {
         plan.reach(Step::Namespaces)?;
         let (wait, go) = pipe_with(PipeFlags::CLOEXEC).at(Step::Namespaces)?;
-        let (forked, pidfd) = fork_into_namespaces(self.proof, NAMESPACES, entry.born.as_ref()).at(Step::Namespaces)?;
+        let (forked, pidfd) =
+            fork_into_namespaces(self.proof, NAMESPACES, entry.born.as_ref()).at(Step::Namespaces)?;
         let (Forked::Parent(pid), Some(pidfd)) = (forked, pidfd) else {
             drop(go);
             let arrival = Arrival { socket: vm, go: wait, entry, niceness: self.niceness };

@@ -140,6 +140,8 @@ fn execute() -> Execute {
         drain: Some(Drain { quiet_ms: 50, max_ms: 1000 }),
         timeout_ms: Some(30_000),
         cpu_time_limit_ms: Some(10_000),
+        memory_limit_bytes: Some(268_435_456),
+        allow_best_effort: true,
         ..execute_minimal()
     }
 }

@@ -306,7 +306,9 @@ fn file_handles() -> FileHandles {
 fn resource_usage() -> ResourceUsage {
     let processes =
         Resource { name: "max_processes".into(), used: 3, limit: Some(4096), unit: "processes".into() };
-    ResourceUsage { resources: vec![processes] }
+    let memory =
+        Resource { name: "memory_bytes".into(), used: 52_428_800, limit: None, unit: "bytes".into() };
+    ResourceUsage { resources: vec![processes, memory] }
 }
 
 fn missing_cwd() -> Rejection {

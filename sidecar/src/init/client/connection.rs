@@ -37,10 +37,16 @@ pub(crate) struct Connection {
 /// What a VM has of the host for itself.
 #[derive(Debug)]
 pub(crate) struct Lease {
-    /// Its uids.
-    pub range: Option<UidRange>,
     /// Its groups.
-    pub group: Group,
+    group: Group,
+    /// Its uids.
+    _range: Option<UidRange>,
+}
+
+impl Lease {
+    pub(crate) fn new(range: Option<UidRange>, group: Group) -> Self {
+        Self { group, _range: range }
+    }
 }
 
 /// What could not be sent at once. Filled by `Commands`, emptied while `Events::next` is awaited. Its bound is the
@@ -56,11 +62,7 @@ struct Outbox {
 }
 
 impl Connection {
-    pub(crate) fn new(
-        socket: AsyncFd<OwnedFd>,
-        pidfd: OwnedFd,
-        lease: Lease,
-    ) -> std::io::Result<Self> {
+    pub(crate) fn new(socket: AsyncFd<OwnedFd>, pidfd: OwnedFd, lease: Lease) -> std::io::Result<Self> {
         Ok(Self {
             socket,
             pidfd: watch(pidfd, Interest::READABLE)?,
@@ -176,6 +178,12 @@ impl Connection {
             Err(Errno::AGAIN) => Ok(None),
             Err(errno) => Err(errno),
         }
+    }
+
+    /// The VM's groups; nothing once it is gone.
+    pub(super) fn with_group<T>(&self, ask: impl FnOnce(&Group) -> T) -> Option<T> {
+        let lease = self.lease.lock().unwrap_or_else(PoisonError::into_inner);
+        lease.as_ref().map(|lease| ask(&lease.group))
     }
 
     pub(super) fn kill(&self) {

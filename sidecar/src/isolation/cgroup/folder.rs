@@ -35,7 +35,11 @@ impl Locked {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let lock = openat(CWD, &path, flags, Mode::empty())?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
-        if stat(&path)?.st_ino == fstat(&lock)?.st_ino { Ok(Self { path, _lock: lock }) } else { Err(Errno::NOENT) }
+        if stat(&path)?.st_ino == fstat(&lock)?.st_ino {
+            Ok(Self { path, _lock: lock })
+        } else {
+            Err(Errno::NOENT)
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::io::Errno;
@@ -24,6 +25,10 @@ const MAIN: &str = "main";
 pub(crate) struct Group {
     cgroups: Arc<Cgroups>,
     name: String,
+    /// There is one in a memory hierarchy by itself.
+    memory_alone: AtomicBool,
+    /// It counts the memory of the whole VM.
+    counts_memory: bool,
 }
 
 /// What a VM uses now, as far as its groups count it.
@@ -33,18 +38,17 @@ pub(crate) struct Usage {
     pub cpu_us: Option<u64>,
     /// Bytes.
     pub memory_bytes: Option<u64>,
-    /// Processes and threads, our own included.
-    pub pids: Option<u64>,
 }
 
 impl Group {
     pub(super) fn make(cgroups: &Arc<Cgroups>, name: &str, limits: &GroupLimits) -> Result<Self, Fault> {
         // From here on, dropping it removes what was made so far.
-        let group = Self { cgroups: Arc::clone(cgroups), name: name.to_owned() };
-        for tree in &cgroups.trees {
-            if tree.is_memory_alone() && limits.memory_bytes.is_none() {
-                continue;
-            }
+        let memory_alone = AtomicBool::new(limits.memory_bytes.is_some());
+        let counts_memory = cgroups.trees.iter().any(|tree| {
+            tree.has(Controller::Memory) && (limits.memory_bytes.is_some() || !tree.is_memory_alone())
+        });
+        let group = Self { cgroups: Arc::clone(cgroups), name: name.to_owned(), memory_alone, counts_memory };
+        for tree in group.trees() {
             group.make_in(tree)?;
             set(&group.folder(tree), &settings(tree, limits))?;
         }
@@ -65,15 +69,21 @@ impl Group {
         tree.folder.path.join(&self.name)
     }
 
-    /// The groups there are.
-    fn folders(&self) -> impl Iterator<Item = (&Tree, PathBuf)> {
-        self.cgroups.trees.iter().map(|tree| (tree, self.folder(tree))).filter(|(_, path)| path.is_dir())
+    /// Where it has groups.
+    fn trees(&self) -> impl Iterator<Item = &Tree> {
+        let memory_alone = self.memory_alone.load(Ordering::Relaxed);
+        self.cgroups.trees.iter().filter(move |tree| memory_alone || !tree.is_memory_alone())
+    }
+
+    fn with(&self, controller: Controller) -> Option<(&Tree, PathBuf)> {
+        self.trees().find(|tree| tree.has(controller)).map(|tree| (tree, self.folder(tree)))
     }
 
     /// What the zygote and init need to bring the VM's processes into the groups.
     pub(crate) fn entry(&self) -> Result<Entry, Fault> {
         let mut entry = Entry::default();
-        for (tree, path) in self.folders() {
+        for tree in self.trees() {
+            let path = self.folder(tree);
             match tree.version {
                 Version::V2 => entry.born = Some(open(&path.join(MAIN), OFlags::PATH | OFlags::DIRECTORY)?),
                 Version::V1 => {
@@ -94,7 +104,7 @@ impl Group {
         let tree = self.cgroups.trees.iter().find(|tree| tree.has(Controller::Memory));
         let tree = tree.ok_or(Fault::about(Step::Limits, Errno::OPNOTSUPP, "memory_limit_bytes"))?;
         let parent = self.folder(tree);
-        if !parent.is_dir() {
+        if tree.is_memory_alone() && !self.memory_alone.swap(true, Ordering::Relaxed) {
             self.make_in(tree)?;
         }
         if tree.version == Version::V2 {
@@ -112,24 +122,20 @@ impl Group {
 
     /// What the VM uses now.
     pub(crate) fn usage(&self) -> Usage {
-        let mut usage = Usage::default();
-        for (tree, path) in self.folders() {
-            for controller in &tree.controllers {
-                let Some(file) = tree.version.usage(*controller) else { continue };
-                let text = folder::read(&path.join(file));
-                match controller {
-                    Controller::Cpu => usage.cpu_us = value_of(&text, "usage_usec"),
-                    Controller::Memory => usage.memory_bytes = text.trim().parse().ok(),
-                    Controller::Pids => usage.pids = text.trim().parse().ok(),
-                }
-            }
+        let read = |controller| {
+            let (tree, path) = self.with(controller)?;
+            Some(folder::read(&path.join(tree.version.usage(controller)?)))
+        };
+        let memory = read(Controller::Memory).filter(|_| self.counts_memory);
+        Usage {
+            cpu_us: read(Controller::Cpu).and_then(|text| value_of(&text, "usage_usec")),
+            memory_bytes: memory.and_then(|text| text.trim().parse().ok()),
         }
-        usage
     }
 
     /// How many of the VM's processes the kernel has ended for want of memory.
     pub(crate) fn oom_kills(&self) -> u64 {
-        let memory = self.folders().find(|(tree, _)| tree.has(Controller::Memory));
+        let memory = self.with(Controller::Memory).filter(|_| self.counts_memory);
         memory.map_or(0, |(tree, path)| oom_kills(tree.version, &path))
     }
 
@@ -140,14 +146,15 @@ impl Group {
 
     /// The weight of the VM's share of the processor.
     pub(crate) fn share(&self) -> Option<u64> {
-        let (tree, path) = self.folders().find(|(tree, _)| tree.has(Controller::Cpu))?;
-        folder::read(&path.join(tree.version.share())).trim().parse().ok()
+        let (tree, path) = self.with(Controller::Cpu)?;
+        folder::read(&path.join(tree.version.share().0)).trim().parse().ok()
     }
 
     /// What a limit is, read back from the group; `None` where it has none.
     pub(crate) fn limit(&self, controller: Controller) -> Option<u64> {
-        let (tree, path) = self.folders().find(|(tree, _)| tree.has(controller))?;
-        let number = |file: &str| folder::read(&path.join(file)).split_whitespace().next()?.parse::<u64>().ok();
+        let (tree, path) = self.with(controller)?;
+        let number =
+            |file: &str| folder::read(&path.join(file)).split_whitespace().next()?.parse::<u64>().ok();
         match (controller, tree.version) {
             (Controller::Pids, _) => number("pids.max")?.checked_sub(OWN_PROCESSES),
             (Controller::Memory, Version::V1) => number("memory.limit_in_bytes"),
@@ -160,8 +167,8 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        for (_, path) in self.folders() {
-            self.cgroups.remove(path);
+        for tree in self.trees() {
+            self.cgroups.remove(self.folder(tree));
         }
     }
 }
@@ -194,8 +201,12 @@ fn settings(tree: &Tree, limits: &GroupLimits) -> Vec<Setting> {
     for controller in &tree.controllers {
         match controller {
             // Without a limit too: the processor is then divided between VMs, however many processes each has.
-            Controller::Cpu => settings.extend(limits.cpu_millicores.map_or(Vec::new(), |limit| tree.version.cpu(limit))),
-            Controller::Memory => settings.extend(limits.memory_bytes.map_or(Vec::new(), |limit| tree.version.memory(limit))),
+            Controller::Cpu => {
+                settings.extend(limits.cpu_millicores.map_or(Vec::new(), |limit| tree.version.cpu(limit)))
+            }
+            Controller::Memory => {
+                settings.extend(limits.memory_bytes.map_or(Vec::new(), |limit| tree.version.memory(limit)))
+            }
             Controller::Pids => settings.extend(tree.version.pids(limits.pids.saturating_add(OWN_PROCESSES))),
         }
     }

@@ -72,7 +72,10 @@ mod tests {
 
     fn found(cgroup: &str, mountinfo: &str) -> Vec<(Version, String, String)> {
         let places = places(cgroup, mountinfo);
-        places.into_iter().map(|p| (p.version, p.controllers.join(","), p.group.display().to_string())).collect()
+        places
+            .into_iter()
+            .map(|p| (p.version, p.controllers.join(","), p.group.display().to_string()))
+            .collect()
     }
 
     #[test]

@@ -13,10 +13,14 @@ use super::folder::{self, Locked};
 use super::place::{Place, places};
 use super::version::Version;
 use super::{Controller, Group, GroupLimits};
-use crate::isolation::Fault;
+use crate::isolation::{Fault, Step};
 
 /// What the folders of all sidecars begin with.
 const PREFIX: &str = "agentvm-";
+
+/// All VMs together weigh as much as this many sessions of the host, and each VM as one: a VM that computes slows down
+/// the host's own work no more than that, nor another VM more than the host's own work does.
+const WEIGHT_IN_SESSIONS: u64 = 4;
 
 /// How long the last processes may take to leave when the sidecar ends.
 const LAST_WAIT: Duration = Duration::from_secs(1);
@@ -64,7 +68,10 @@ impl Cgroups {
             let wanted: Vec<Controller> = Controller::ALL
                 .into_iter()
                 .filter(|controller| !trees.iter().any(|tree| tree.has(*controller)))
-                .filter(|controller| place.version == Version::V2 || place.controllers.iter().any(|name| name == controller.name()))
+                .filter(|controller| {
+                    place.version == Version::V2
+                        || place.controllers.iter().any(|name| name == controller.name())
+                })
                 .collect();
             if wanted.is_empty() {
                 continue;
@@ -78,7 +85,9 @@ impl Cgroups {
             if trees.iter().any(|tree| tree.has(controller)) {
                 missing.remove(&controller);
             } else {
-                missing.entry(controller).or_insert_with(|| "no control groups are mounted that have it".to_owned());
+                missing
+                    .entry(controller)
+                    .or_insert_with(|| "no control groups are mounted that have it".to_owned());
             }
         }
         Arc::new(Self { trees, missing, leftovers: Mutex::default() })
@@ -89,8 +98,16 @@ impl Cgroups {
         self.missing.get(&controller).map(String::as_str)
     }
 
-    /// Makes the groups of a VM; without any controller there is none.
+    /// Makes the groups of a VM, as far as there are controllers; EOPNOTSUPP where a limit needs one that is missing.
     pub(crate) fn make(self: &Arc<Self>, name: &str, limits: &GroupLimits) -> Result<Group, Fault> {
+        for (controller, limit, field) in [
+            (Controller::Memory, limits.memory_bytes, "limits.memory_bytes"),
+            (Controller::Cpu, limits.cpu_millicores, "limits.cpu_millicores"),
+        ] {
+            if limit.is_some() && self.missing(controller).is_some() {
+                return Err(Fault::about(Step::Limits, Errno::OPNOTSUPP, field));
+            }
+        }
         self.remove_leftovers();
         Group::make(self, name, limits)
     }
@@ -144,7 +161,7 @@ fn make_tree(version: Version, parent: &Path, wanted: &[Controller], name: &str)
         Version::V2 => enable(parent, &path, wanted),
     };
     let tree = controllers.map(|controllers| Tree { version, controllers, folder });
-    let tree = tree.and_then(|tree| probe(&tree).map(|()| tree));
+    let tree = tree.and_then(|tree| weigh(&tree).and_then(|()| probe(&tree)).map(|()| tree));
     tree.inspect_err(|_| _ = folder::remove(&path))
 }
 
@@ -179,6 +196,17 @@ fn leave_if_alone(parent: &Path, path: &Path) -> Result<(), String> {
     folder::make(&sidecar).map_err(|errno| refused("make", &sidecar, errno))?;
     let entrance = sidecar.join(Version::V2.entrance());
     folder::write(&entrance, &own).map_err(|errno| refused("enter", &entrance, errno))
+}
+
+/// Gives all VMs together their share of the processor.
+fn weigh(tree: &Tree) -> Result<(), String> {
+    if !tree.has(Controller::Cpu) {
+        return Ok(());
+    }
+    let (file, session) = tree.version.share();
+    let file = tree.folder.path.join(file);
+    folder::write(&file, &(session * WEIGHT_IN_SESSIONS).to_string())
+        .map_err(|errno| refused("set", &file, errno))
 }
 
 /// Whether a group made here really takes limits.

@@ -51,22 +51,22 @@ impl Version {
         }
     }
 
-    /// The file with the weight of a group's share of the processor.
-    pub(super) fn share(self) -> &'static str {
+    /// The file with the weight of a group's share of the processor, and what it holds unless it is set: as much as a
+    /// session of the host has.
+    pub(super) fn share(self) -> (&'static str, u64) {
         match self {
-            Self::V1 => "cpu.shares",
-            Self::V2 => "cpu.weight",
+            Self::V1 => ("cpu.shares", 1024),
+            Self::V2 => ("cpu.weight", 100),
         }
     }
 
     /// The file that says how much of a resource is used now; `None` where no file does.
     pub(super) fn usage(self, controller: Controller) -> Option<&'static str> {
         match (self, controller) {
-            (_, Controller::Pids) => Some("pids.current"),
             (Self::V1, Controller::Memory) => Some("memory.usage_in_bytes"),
             (Self::V2, Controller::Memory) => Some("memory.current"),
-            // Version 1 counts it in another controller.
-            (Self::V1, Controller::Cpu) => None,
+            // Version 1 counts processor time in a controller of its own, and what counts processes is their table.
+            (Self::V1, Controller::Cpu) | (_, Controller::Pids) => None,
             (Self::V2, Controller::Cpu) => Some("cpu.stat"),
         }
     }
