@@ -1,4 +1,4 @@
-// The loop that both TypeScript drivers share: reads orders, has an SDK perform them, reports each, judges nothing.
+// The loop that the TypeScript drivers share: reads orders, has an SDK perform them, reports each, judges nothing.
 
 import { createInterface } from "node:readline";
 
@@ -8,8 +8,9 @@ export function installed(target, path) {
 }
 
 /**
- * Performs every order with `sdk`, an object with one method per action; the end of input is the order to end. The order
- * to create a VM begins a scenario: what there was before is disposed of.
+ * Performs every order with `sdk`, an object with one method per action, which goes by the name of the action itself where
+ * only one SDK has it; the end of input is the order to end. The order to create a VM begins a scenario: what there was
+ * before is disposed of.
  */
 export function drive(sdk) {
   let machine = new Machine(sdk);
@@ -101,7 +102,8 @@ class Machine {
         await sdk.dispose();
         return {};
       default:
-        throw new Error(`the driver knows no ${op}`);
+        if (sdk[op] === undefined) throw new Error(`the driver knows no ${op}`);
+        return sdk[op](order);
     }
   }
 
@@ -120,9 +122,9 @@ class Machine {
     const onStderr = (chunk) => stderr.add(chunk);
     const pid = await this.#sdk.spawn(order.command, order.args, { ...options(order), onStdout, onStderr });
     this.#spawned.set(order.as, { pid, stdout, stderr });
-    // These SDKs tell the end of the process, not that of its outputs.
     const end = () => [stdout, stderr].forEach((output) => output.end());
-    this.#sdk.onExit(pid, end).catch(end);
+    // The published SDKs tell the end of the process, not that of its outputs.
+    (this.#sdk.onOutputsEnd ?? this.#sdk.onExit)(pid, end).catch(end);
     return { pid };
   }
 
@@ -167,8 +169,9 @@ function options({ env, cwd, stdin }) {
 }
 
 /** Text stays text: these SDKs take both. */
-function data(given) {
+export function data(given) {
   if (typeof given === "string") return given;
+  if (Array.isArray(given)) return Buffer.concat(given.map((part) => Buffer.from(data(part))));
   if ("base64" in given) return new Uint8Array(Buffer.from(given.base64, "base64"));
   return given.repeat.repeat(given.times);
 }

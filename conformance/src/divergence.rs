@@ -32,9 +32,6 @@ pub struct Divergence {
     /// What one complaint at least matches, at each of the scenarios.
     #[serde(deserialize_with = "pattern")]
     pub shows: Regex,
-    /// It does so only now and then: the scenarios may hold as well.
-    #[serde(default)]
-    pub unsteady: bool,
     /// By name.
     pub scenarios: Vec<String>,
 }
@@ -93,7 +90,6 @@ impl Divergences {
     pub fn explain(&self, target: Target, scenario: &str, outcome: Outcome) -> Outcome {
         let Some(divergence) = self.get(target, scenario) else { return outcome };
         match outcome {
-            Outcome::Holds if divergence.unsteady => Outcome::Holds,
             Outcome::Holds => Outcome::Misfiled(vec!["holds, but is listed as a divergence".to_owned()]),
             Outcome::Fails(_) | Outcome::Hangs { .. } => {
                 let mut complaints = outcome.complaints();

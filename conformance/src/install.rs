@@ -1,6 +1,6 @@
-//! The published SDKs, installed as their lock files say.
+//! The packages that targets need, installed as their lock files say.
 
-use std::{env, fs, path::Path, process::Command};
+use std::{fs, path::Path, process::Command};
 
 use crate::target::Target;
 
@@ -14,11 +14,9 @@ pub struct NotRun(String);
 
 /// Sees to it that a target can be run; `folder` is that of conformance. What is missing is installed if `install`.
 pub fn ready(target: Target, folder: &Path, install: bool) -> Result<(), NotRun> {
-    if !target.is_published() {
-        return Ok(());
-    }
-    let home = target.home(folder);
-    let (lock, installed) = (home.join("package-lock.json"), home.join("node_modules/.installed-lock.json"));
+    let Some(packages) = target.packages(folder) else { return Ok(()) };
+    let lock = packages.join("package-lock.json");
+    let installed = packages.join("node_modules/.installed-lock.json");
     let wanted = fs::read(&lock).map_err(|error| NotRun(format!("{}: {error}", lock.display())))?;
     if fs::read(&installed).is_ok_and(|there| there == wanted) {
         return Ok(());
@@ -26,36 +24,21 @@ pub fn ready(target: Target, folder: &Path, install: bool) -> Result<(), NotRun>
     if !install {
         return Err(NotRun("not installed as its lock file says: add --install".to_owned()));
     }
-    npm_ci(folder, &home)?;
+    npm_ci(folder, &packages)?;
     fs::write(&installed, wanted).map_err(|error| NotRun(format!("{}: {error}", installed.display())))
 }
 
 /// Starts in a folder without a lock file, since Debian's npm would stumble over that at once.
-fn npm_ci(folder: &Path, home: &Path) -> Result<(), NotRun> {
-    let path = env::var_os("PATH").unwrap_or_default();
-    if !env::split_paths(&path).any(|folder| folder.join("npm").is_file()) {
-        return Err(NotRun("no npm on PATH".to_owned()));
-    }
+fn npm_ci(folder: &Path, packages: &Path) -> Result<(), NotRun> {
     let npm = Command::new("npm")
-        .args([
-            "exec",
-            "--yes",
-            "--package",
-            NPM,
-            "--",
-            "npm",
-            "ci",
-            "--ignore-scripts",
-            "--no-audit",
-            "--no-fund",
-        ])
-        .arg("--prefix")
-        .arg(home)
+        .args(["exec", "--yes", "--package", NPM, "--"])
+        .args(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefix"])
+        .arg(packages)
         .envs([("npm_config_prefer_offline", "true"), ("npm_config_fetch_retries", "1")])
         .env("npm_config_fetch_retry_mintimeout", "1000")
         .current_dir(folder)
         .output()
-        .map_err(|error| NotRun(format!("npm did not start: {error}")))?;
+        .map_err(|error| NotRun(format!("npm does not start: {error}")))?;
     if npm.status.success() {
         return Ok(());
     }

@@ -70,8 +70,10 @@ fn compare(expect: &Expect, report: &Report, pids: &Pids) -> Vec<String> {
             wrong.extend(complaint.map(|text| format!("{name} {text}")));
         }
     }
-    if let Some(row) = &expect.process {
-        wrong.extend(field::row_complaints(row, report.process.as_ref(), pids));
+    for (row, reported) in [(&expect.process, &report.process), (&expect.message, &report.message)] {
+        if let Some(row) = row {
+            wrong.extend(field::row_complaints(row, reported.as_ref(), pids));
+        }
     }
     if let Some(rows) = &expect.processes {
         wrong.extend(field::rows_complaints(rows, report.processes.as_ref(), pids));

@@ -31,6 +31,9 @@ pub struct Report {
     /// One process, as the SDK shows it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub process: Option<Value>,
+    /// A message of the sidecar.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<Value>,
     /// A list, table or tree of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub processes: Option<Value>,

@@ -3,13 +3,13 @@
 mod driver;
 mod recordings;
 mod scratch;
+mod sidecar;
 #[cfg(test)]
 mod tests;
 mod worker;
 
 use std::{
     collections::BTreeMap,
-    io,
     path::Path,
     sync::{
         Mutex,
@@ -19,8 +19,11 @@ use std::{
     time::Duration,
 };
 
+use anyhow::{Context as _, Result};
+
 use crate::{divergence::Divergences, install::NotRun, scenario::Scenario, target::Target};
 use scratch::Scratch;
+use sidecar::Sidecar;
 use worker::Worker;
 
 /// What is said of a driver that had to be killed.
@@ -97,17 +100,20 @@ pub struct Plan<'a> {
 
 impl<'a> Plan<'a> {
     /// Every scenario on every target; the cells in the order of targets, then of scenarios.
-    pub fn run(&self) -> io::Result<Vec<Cell<'a>>> {
-        let on =
-            |target: &Target| self.scenarios.iter().map(|scenario| (*target, *scenario)).collect::<Vec<_>>();
+    pub fn run(&self) -> Result<Vec<Cell<'a>>> {
+        let on = |target: &Target| {
+            let taken = self.scenarios.iter().filter(|scenario| target.takes(scenario));
+            taken.map(|scenario| (*target, *scenario)).collect::<Vec<_>>()
+        };
         let wanted: Vec<_> = self.targets.keys().flat_map(on).collect();
-        let scratch = Scratch::create()?;
+        let scratch = Scratch::create().context("there is no folder for temporary files")?;
+        let sidecar = self.sidecar(scratch.path())?;
         let next = AtomicUsize::new(0);
         let done = Mutex::new(Vec::new());
         thread::scope(|scope| {
             for _ in 0..self.jobs.max(1) {
                 scope.spawn(|| {
-                    let mut worker = Worker::new(self, scratch.path());
+                    let mut worker = Worker::new(self, scratch.path(), sidecar.as_ref());
                     while let Some((target, scenario)) = wanted.get(next.fetch_add(1, Ordering::Relaxed)) {
                         let cell = worker.cell(scenario, *target);
                         done.lock().expect("no code panics under this lock").push(cell);
@@ -118,5 +124,11 @@ impl<'a> Plan<'a> {
         let mut cells = done.into_inner().expect("no code panics under this lock");
         cells.sort_by(|a, b| (a.target, &a.scenario.name).cmp(&(b.target, &b.scenario.name)));
         Ok(cells)
+    }
+
+    /// What the client of the protocol connects to, if it is to be run and can be.
+    fn sidecar(&self, scratch: &Path) -> Result<Option<Sidecar>> {
+        let is_wanted = self.targets.get(&Target::TsClient).is_some_and(Result::is_ok);
+        is_wanted.then(|| Sidecar::start(scratch)).transpose()
     }
 }

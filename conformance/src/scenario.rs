@@ -6,6 +6,7 @@ pub mod expect;
 mod load;
 #[cfg(test)]
 mod tests;
+pub mod wire;
 
 use std::time::Duration;
 
@@ -34,6 +35,9 @@ pub struct Scenario {
     /// Where the expectation comes from if no TypeScript SDK meets it: POSIX, a page of the Linux manual, the API's
     /// documentation.
     pub note: Option<String>,
+    /// It runs on the client of the protocol, too, because it shows what the protocol itself promises.
+    #[serde(default)]
+    pub wire: bool,
     /// Bounds the whole scenario; a driver that has not reported every step by then hangs. What must not hold up a call
     /// lasts longer than this.
     #[serde(default = "default_limit_ms")]
@@ -60,6 +64,11 @@ impl Scenario {
     /// The limit on a driver's time.
     pub fn limit(&self) -> Duration {
         Duration::from_millis(self.limit_ms)
+    }
+
+    /// Whether it needs a driver that speaks the protocol itself.
+    pub fn is_wire_level(&self) -> bool {
+        self.steps.iter().any(|step| step.action.is_wire_level())
     }
 
     /// What a driver is told to do, in order: the VM first.

@@ -38,7 +38,7 @@ impl fmt::Display for Table<'_> {
             write!(f, "{name:width$}")?;
             for target in &targets {
                 let cell = self.0.iter().find(|cell| cell.target == *target && cell.scenario.name == name);
-                write!(f, "  {:>10}", cell.map_or("", |cell| word(&cell.outcome)))?;
+                write!(f, "  {:>10}", cell.map_or("-", |cell| word(&cell.outcome)))?;
             }
             writeln!(f)?;
         }

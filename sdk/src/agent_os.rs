@@ -8,7 +8,7 @@ use crate::{
     config::AgentOsConfig,
     error::ClientError,
     process::millis,
-    sidecar::Sidecar,
+    sidecar::{Sidecar, SidecarConfig},
     vm::{OwnedVm, Vm},
 };
 
@@ -42,7 +42,7 @@ impl AgentOs {
     /// Builds a VM, launching the shared sidecar if need be.
     ///
     /// # Errors
-    /// Those of [`Sidecar::create`], and [`ClientError::Rejected`] with the failed step, errno, path and what would
+    /// Those of [`AgentOs::create_sidecar`], and [`ClientError::Rejected`] with the failed step, errno, path and what would
     /// enable it, where this host cannot give the isolation asked for.
     ///
     /// # Cancel safety
@@ -55,6 +55,28 @@ impl AgentOs {
         };
         let owned = sidecar.link().create_vm(config.vm, config.limits).await?;
         Ok(Self(Arc::new(Inner { owned, sidecar })))
+    }
+
+    /// Launches or connects to a sidecar of one's own; [`AgentOsConfig::connection`] puts VMs into it.
+    ///
+    /// # Errors
+    /// [`ClientError::SidecarNotFound`], [`ClientError::SidecarLaunch`], [`ClientError::BuildMismatch`],
+    /// [`ClientError::Disconnected`], [`ClientError::HookMissing`].
+    ///
+    /// # Cancel safety
+    /// Dropping the future ends what was launched.
+    #[doc(alias = "createSidecar")]
+    pub async fn create_sidecar(config: &SidecarConfig) -> Result<Sidecar, ClientError> {
+        Sidecar::create(config).await
+    }
+
+    /// The sidecar this program's handles share for `config`, as [`AgentOs::create`] uses it; launched if there is none,
+    /// or the last one died. A [`SidecarConfig::Custom`] is never shared.
+    ///
+    /// Errors and cancel safety as [`AgentOs::create_sidecar`].
+    #[doc(alias = "getSharedSidecar")]
+    pub async fn shared_sidecar(config: &SidecarConfig) -> Result<Sidecar, ClientError> {
+        Sidecar::shared(config).await
     }
 
     /// Ends the VM with everything in it, at once. Every call that waits, and every later one, gets

@@ -29,7 +29,7 @@ impl AgentOsConfig {
         self
     }
 
-    /// A connection that exists already, from [`Sidecar::create`] or [`AgentOs::sidecar`](crate::AgentOs::sidecar).
+    /// A connection that exists already, from [`AgentOs::create_sidecar`](crate::AgentOs::create_sidecar) or [`AgentOs::sidecar`](crate::AgentOs::sidecar).
     #[must_use]
     pub fn connection(mut self, sidecar: Sidecar) -> Self {
         self.connection = Some(sidecar);

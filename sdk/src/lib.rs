@@ -44,7 +44,13 @@ pub use stdio::{
 pub use transport::{Duplex, Token, Transport};
 
 /// The wall clock, epoch milliseconds; a clock before 1970 reads 0.
+#[expect(clippy::disallowed_methods, reason = "it tells when, not how long")]
 fn now_ms() -> u64 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
 }
+
+/// The page for those who come from TypeScript: its example compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/MIGRATING.md")]
+struct Migrating;

@@ -51,22 +51,13 @@ type Key = (PathBuf, Option<Token>);
 static SHARED: LazyLock<Mutex<HashMap<Key, Weak<Driver>>>> = LazyLock::new(Mutex::default);
 
 impl Sidecar {
-    /// Launches or connects to a sidecar of one's own.
-    ///
-    /// # Errors
-    /// [`ClientError::SidecarNotFound`], [`ClientError::SidecarLaunch`], [`ClientError::BuildMismatch`],
-    /// [`ClientError::Disconnected`], [`ClientError::HookMissing`].
-    ///
-    /// # Cancel safety
-    /// Dropping the future ends what was launched.
-    pub async fn create(config: &SidecarConfig) -> Result<Self, ClientError> {
+    /// See [`AgentOs::create_sidecar`](crate::AgentOs::create_sidecar).
+    pub(crate) async fn create(config: &SidecarConfig) -> Result<Self, ClientError> {
         link::start(config.connector()?).await.map(|driver| Self(Arc::new(driver)))
     }
 
-    /// The sidecar this program's handles share for `config`; launched if there is none, or the last one died.
-    ///
-    /// A [`SidecarConfig::Custom`] is never shared. Errors and cancel safety as [`Sidecar::create`].
-    pub async fn shared(config: &SidecarConfig) -> Result<Self, ClientError> {
+    /// See [`AgentOs::shared_sidecar`](crate::AgentOs::shared_sidecar).
+    pub(crate) async fn shared(config: &SidecarConfig) -> Result<Self, ClientError> {
         let connector = config.connector()?;
         let key: Key = match &connector {
             Connector::Launch(program) => (program.path().to_owned(), None),

@@ -43,6 +43,8 @@ pub(crate) use helper::MAX_HELPERS;
 pub(crate) use list::{MAX_ARGS, MAX_ARGS_BYTES};
 pub(crate) use messages::{Boot, Reading};
 pub use messages::{Exit, StartStep};
+#[cfg(test)]
+pub(crate) use messages::{Reply, Request};
 pub(crate) use rows::Handle;
 pub use rows::Row;
 pub use usage::Used;

@@ -3,6 +3,8 @@
 //! Programs do not call into it: a client launches it, as a binary of its own or as the program itself, whose `main`
 //! then begins with [`run_if_requested`] (or which carries [`before_main!`]). See `ARCHITECTURE.md` for the parts.
 
+#[cfg(feature = "cli")]
+pub mod cli;
 mod errno;
 pub mod init;
 pub mod isolation;

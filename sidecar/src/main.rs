@@ -1,52 +1,5 @@
-//! The sidecar as a program of its own: what a client launches, and what an operator runs.
+//! The sidecar as a program of its own.
 
-use std::{path::PathBuf, process::ExitCode};
-
-use agentvm_sidecar::server::{Token, UnixListenerConfig, serve_unix};
-use clap::{Parser, Subcommand};
-
-/// Builds sandboxed Linux VMs and runs what its clients ask for.
-#[derive(Parser)]
-#[command(version)]
-struct Arguments {
-    #[command(subcommand)]
-    command: Command,
-}
-
-#[derive(Subcommand)]
-enum Command {
-    /// Serve clients on a socket until SIGTERM or SIGINT.
-    Serve {
-        /// Where to listen: `unix:PATH`. The socket gets mode 0600; clients must be of the same user.
-        #[arg(long)]
-        listen: String,
-        /// A file with the token that every client must know: mode 0600, at least 16 bytes.
-        #[arg(long)]
-        token_file: PathBuf,
-    },
-}
-
-fn main() -> ExitCode {
-    agentvm_sidecar::run_if_requested();
-    let Arguments { command: Command::Serve { listen, token_file } } = Arguments::parse();
-    tracing_subscriber::fmt()
-        .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
-        .with_writer(std::io::stderr)
-        .init();
-    match serve(&listen, &token_file) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("agentvm-sidecar: {error}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-fn serve(listen: &str, token_file: &std::path::Path) -> anyhow::Result<()> {
-    let Some(path) = listen.strip_prefix("unix:").filter(|path| !path.is_empty()) else {
-        anyhow::bail!("--listen {listen}: only unix:PATH can be listened on so far");
-    };
-    let token =
-        Token::read(token_file).map_err(|error| anyhow::anyhow!("{}: {error}", token_file.display()))?;
-    Ok(serve_unix(&UnixListenerConfig { path: path.into(), token })?)
+fn main() -> std::process::ExitCode {
+    agentvm_sidecar::cli::run()
 }

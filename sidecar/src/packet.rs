@@ -1,5 +1,8 @@
 //! Packets: one message and its descriptors over a `SOCK_SEQPACKET` pair, as sidecar, zygote and init exchange them.
 
+#[cfg(test)]
+mod tests;
+
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

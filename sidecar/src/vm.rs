@@ -270,7 +270,7 @@ impl Vm {
     /// Acts on every deadline that has come.
     fn expire(self: &Arc<Self>) {
         loop {
-            let due = self.lock().deadlines.take_due();
+            let due = self.lock().deadlines.take_due(Instant::now());
             match due {
                 Some(Due::Process(process)) => self.step(process, process::Event::Expired),
                 Some(Due::Grace) => self.commands.end(),

@@ -7,6 +7,7 @@ mod build;
 mod cargo_checks;
 mod conformance;
 mod doc;
+pub(crate) mod escapes;
 mod examples;
 mod fresh;
 mod libtest;

@@ -4,6 +4,7 @@ mod bench;
 mod cargo;
 mod child;
 mod gate;
+mod soak;
 
 use std::env;
 use std::process::ExitCode;
@@ -14,8 +15,12 @@ const USAGE: &str = "\
 cargo xtask test [--only STEP]... [-- LIBTEST ARGUMENTS]
     The whole gate. --only runs just that step and the build it needs; what follows -- goes to every test
     executable, for example a part of a test's name.
+cargo xtask escapes
+    Tries what hostile guests try, and prints attempt, expected, got and positive control.
 cargo xtask bench [-- ARGUMENTS]
-    The benches of the sidecar, in the release profile.";
+    The benches of the sidecar, in the release profile.
+cargo xtask soak
+    Memory and speed over 100 000 execs, in the release profile.";
 
 fn main() -> ExitCode {
     let words: Vec<String> = env::args().skip(1).collect();
@@ -28,7 +33,9 @@ fn main() -> ExitCode {
 fn dispatch(words: &[String]) -> Result<ExitCode> {
     match words.split_first().map(|(verb, rest)| (verb.as_str(), rest)) {
         Some(("test", rest)) => gate::run(gate::Options::parse(rest)?),
+        Some(("escapes", [])) => gate::escapes::run(),
         Some(("bench", rest)) => bench::run(rest),
+        Some(("soak", [])) => soak::run(),
         None | Some(("help" | "--help" | "-h", _)) => {
             println!("{USAGE}\n\nSteps of the gate: {}", gate::step_names());
             Ok(ExitCode::SUCCESS)

@@ -60,7 +60,7 @@ fn main() -> Result<ExitCode> {
         recordings: arguments.recordings.as_deref(),
         jobs: arguments.jobs,
     };
-    let cells = plan.run().context("there is no folder for temporary files")?;
+    let cells = plan.run()?;
     println!("{}", Table(&cells));
     if let Some(file) = arguments.junit {
         fs::write(&file, Junit(&cells).to_string())

@@ -51,19 +51,18 @@ fn the_reference_meets_what_is_taken_from_it() {
     assert!(parity.holds(), "{parity}");
 }
 
-fn list(shows: &str, unsteady: bool) -> Divergences {
+fn list(shows: &str) -> Divergences {
     let divergence = Divergence {
         does: String::new(),
         because: String::new(),
         shows: Regex::new(shows).unwrap(),
-        unsteady,
         scenarios: vec![NAME.to_owned()],
     };
     Divergences(BTreeMap::from([(Target::TsCurrent, vec![divergence])]))
 }
 
-fn explained(unsteady: bool, outcome: Outcome) -> Outcome {
-    list("is 9", unsteady).explain(Target::TsCurrent, NAME, outcome)
+fn explained(outcome: Outcome) -> Outcome {
+    list("is 9").explain(Target::TsCurrent, NAME, outcome)
 }
 
 fn failed() -> Outcome {
@@ -72,24 +71,19 @@ fn failed() -> Outcome {
 
 #[test]
 fn what_differs_as_listed_diverges() {
-    assert!(explained(false, failed()).is_good());
+    assert!(explained(failed()).is_good());
 }
 
 #[test]
 fn what_differs_otherwise_than_listed_is_not_good() {
-    let hangs = explained(true, Outcome::Hangs { reports: 1 });
+    let hangs = explained(Outcome::Hangs { reports: 1 });
     assert!(!hangs.is_good());
     assert_eq!(hangs.complaints().len(), 2, "{hangs:?}");
 }
 
 #[test]
 fn what_is_listed_and_holds_is_not_good() {
-    assert!(!explained(false, Outcome::Holds).is_good());
-}
-
-#[test]
-fn what_holds_now_and_then_may_hold() {
-    assert_eq!(explained(true, Outcome::Holds), Outcome::Holds);
+    assert!(!explained(Outcome::Holds).is_good());
 }
 
 #[test]
@@ -101,7 +95,7 @@ fn what_is_not_listed_stays_as_it_is() {
 fn a_known_hang_is_not_waited_for_long() {
     let scenario =
         scenario::parse(NAME, "about: a\nlimit_ms: 20000\nsteps:\n  - { op: exec, command: pwd }").unwrap();
-    let limit = |shows| list(shows, false).limit(Target::TsCurrent, &scenario);
+    let limit = |shows| list(shows).limit(Target::TsCurrent, &scenario);
     assert_eq!(limit("no answer in time"), HANG_LIMIT);
     assert_eq!(limit("is 9"), scenario.limit() * Target::TsCurrent.patience());
 }

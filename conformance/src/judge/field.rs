@@ -11,7 +11,7 @@ use crate::scenario::expect::{Field, Row, Rows, Rule};
 pub(super) type Pids = HashMap<String, u32>;
 
 pub(super) fn row_complaints(row: &Row, reported: Option<&Value>, pids: &Pids) -> Vec<String> {
-    let Some(process) = reported else { return vec!["no process is reported".to_owned()] };
+    let Some(process) = reported else { return vec!["nothing is reported".to_owned()] };
     row.iter()
         .filter_map(|(name, field)| {
             let value = process.get(name).unwrap_or(&Value::Null);
@@ -65,6 +65,7 @@ fn field_complaint(field: &Field, value: &Value, pids: &Pids) -> Option<String> 
             }
             None => Some(format!("cannot be compared: nothing named {name} has a pid")),
         },
+        Rule::Has(row) => row_complaints(row, Some(value), pids).into_iter().next(),
         Rule::Include(rows) => {
             let rows = Rows { include: rows.clone(), ..Rows::default() };
             rows_complaints(&rows, Some(value), pids).into_iter().next()

@@ -1,7 +1,11 @@
-//! The folder for temporary files of all drivers of a run: one TypeScript SDK leaves hundreds behind.
+//! The folder for temporary files of all drivers of a run, which nobody else enters: one TypeScript SDK leaves hundreds
+//! behind.
 
 use std::{
-    env, fs, io,
+    env,
+    fs::{self, DirBuilder},
+    io,
+    os::unix::fs::DirBuilderExt as _,
     path::{Path, PathBuf},
     process,
 };
@@ -12,7 +16,7 @@ pub(super) struct Scratch(PathBuf);
 impl Scratch {
     pub(super) fn create() -> io::Result<Self> {
         let path = env::temp_dir().join(format!("agentvm-conformance-{}", process::id()));
-        fs::create_dir(&path)?;
+        DirBuilder::new().mode(0o700).create(&path)?;
         Ok(Self(path))
     }
 

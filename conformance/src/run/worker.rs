@@ -11,6 +11,7 @@ use super::{
     Cell, Outcome, Plan,
     driver::{Driver, End, Performance},
     recordings::Place,
+    sidecar::Sidecar,
 };
 use crate::{judge, scenario::Scenario, target::Target};
 
@@ -18,13 +19,15 @@ pub(super) struct Worker<'p, 'a> {
     plan: &'p Plan<'a>,
     /// Where drivers put temporary files.
     scratch: &'p Path,
+    /// What the client of the protocol connects to.
+    sidecar: Option<&'p Sidecar>,
     /// Has served, and can again.
     idle: Option<(Target, Driver)>,
 }
 
 impl<'p, 'a> Worker<'p, 'a> {
-    pub(super) fn new(plan: &'p Plan<'a>, scratch: &'p Path) -> Self {
-        Self { plan, scratch, idle: None }
+    pub(super) fn new(plan: &'p Plan<'a>, scratch: &'p Path, sidecar: Option<&'p Sidecar>) -> Self {
+        Self { plan, scratch, sidecar, idle: None }
     }
 
     pub(super) fn cell(&mut self, scenario: &'a Scenario, target: Target) -> Cell<'a> {
@@ -66,13 +69,16 @@ impl<'p, 'a> Worker<'p, 'a> {
         }
         let mut command = target.driver(self.plan.folder)?;
         command.env("TMPDIR", self.scratch);
+        if let (Target::TsClient, Some(sidecar)) = (target, self.sidecar) {
+            sidecar.introduce(&mut command);
+        }
         let mut driver = Driver::start(command)?;
         let performance = driver.perform(scenario, limit)?;
         Ok(self.done(target, driver, performance))
     }
 
     fn done(&mut self, target: Target, driver: Driver, performance: Performance) -> Performance {
-        if performance.end == End::Complete && target.is_published() {
+        if performance.end == End::Complete && target.serves_again() {
             self.idle = Some((target, driver));
         }
         performance

@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::data::Data;
+use super::{
+    data::Data,
+    wire::{Collect, Connect, On, Receive, SendBytes, SendFrame, SendMessage, SendText},
+};
 
 /// One call of the API.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
@@ -46,6 +49,39 @@ pub enum Action {
     Tree(Nothing),
     /// End the VM.
     Dispose(Nothing),
+    /// Open a connection beside the VM's own. This and what follows speak the protocol itself, which no SDK lets one do.
+    Connect(Connect),
+    /// Send a message.
+    SendMessage(SendMessage),
+    /// Send text that need not be a message.
+    SendText(SendText),
+    /// Send a piece of a stream.
+    SendFrame(SendFrame),
+    /// Send bytes that need not be a piece of a stream.
+    SendBytes(SendBytes),
+    /// Await a message.
+    Receive(Receive),
+    /// Await bytes of a stream.
+    Collect(Collect),
+    /// Close a connection, which ends its session.
+    Disconnect(On),
+}
+
+impl Action {
+    /// Whether it speaks the protocol itself.
+    pub fn is_wire_level(&self) -> bool {
+        matches!(
+            self,
+            Self::Connect(_)
+                | Self::SendMessage(_)
+                | Self::SendText(_)
+                | Self::SendFrame(_)
+                | Self::SendBytes(_)
+                | Self::Receive(_)
+                | Self::Collect(_)
+                | Self::Disconnect(_)
+        )
+    }
 }
 
 /// The VM.

@@ -4,7 +4,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Text as it stands, bytes in base64, or a text many times over.
+/// Text as it stands, bytes in base64, a text many times over, or several of these one after another.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Data {
@@ -14,6 +14,8 @@ pub enum Data {
     Base64(Base64),
     /// Too long to be written out.
     Repeat(Repeat),
+    /// One after another.
+    Parts(Vec<Data>),
 }
 
 /// Bytes in base64.
@@ -41,6 +43,15 @@ impl Data {
             Self::Text(text) => Ok(text.clone().into_bytes()),
             Self::Base64(Base64 { base64 }) => STANDARD.decode(base64),
             Self::Repeat(Repeat { repeat, times }) => Ok(repeat.repeat(*times).into_bytes()),
+            Self::Parts(parts) => {
+                parts.iter().map(Self::bytes).collect::<Result<Vec<_>, _>>().map(|all| all.concat())
+            }
         }
+    }
+}
+
+impl Default for Data {
+    fn default() -> Self {
+        Self::Text(String::new())
     }
 }

@@ -26,6 +26,8 @@ pub struct Expect {
     pub process: Option<Row>,
     /// Rows of the list, table or tree.
     pub processes: Option<Rows>,
+    /// Fields of the message that was received.
+    pub message: Option<Row>,
 }
 
 /// An expectation on bytes.
@@ -99,6 +101,8 @@ pub enum Rule {
     AtLeast(f64),
     /// The pid of the process spawned under this name.
     PidOf(String),
+    /// An object with these fields.
+    Has(Row),
     /// A list with one such row at least for each of these, at any depth.
     Include(Vec<Row>),
 }

@@ -61,6 +61,9 @@ pub fn parse(name: &str, text: &str) -> Result<Scenario, LoadError> {
     if scenario.steps.iter().any(|step| matches!(step.action, Action::Create(_))) {
         return Err(wrong("the VM is created by the key vm, not by a step".to_owned()));
     }
+    if scenario.is_wire_level() && !scenario.wire {
+        return Err(wrong("steps that speak the protocol need wire: true".to_owned()));
+    }
     name.clone_into(&mut scenario.name);
     Ok(scenario)
 }

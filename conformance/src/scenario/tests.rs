@@ -62,6 +62,12 @@ fn an_unknown_action_is_refused() {
 }
 
 #[test]
+fn steps_that_speak_the_protocol_are_for_its_client() {
+    let error = refusal("  - { op: connect, as: stranger }");
+    assert!(error.contains("wire: true"), "{error}");
+}
+
+#[test]
 fn steps_do_not_create_the_vm() {
     let error = refusal("  - { op: create }");
     assert!(error.contains("key vm"), "{error}");

@@ -232,7 +232,7 @@ fn a_kill_and_a_farewell_are_not_lost_where_too_many_requests_wait_for_their_ans
 }
 
 #[test]
-fn a_process_that_has_ended_is_signalled_no_more() {
+fn c41_a_process_that_has_ended_is_signalled_no_more_whoever_has_its_pid_now() {
     scene(async |vm, peer| {
         let (process, guest) = started(&vm, peer).await;
         peer.exits(&guest, 0).await;

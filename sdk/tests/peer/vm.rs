@@ -1,7 +1,7 @@
 //! A VM's life as its handle sees it: created, shared, disposed of, dropped.
 
 use agentvm_sdk::{
-    AgentOs, AgentOsConfig, ClientError, ExecOptions, Sidecar, SidecarConfig, SpawnOptions,
+    AgentOs, AgentOsConfig, ClientError, ExecOptions, SidecarConfig, SpawnOptions,
     wire::{
         error::{Code, Rejection},
         id::VmId,
@@ -77,7 +77,7 @@ fn a_vm_that_fails_in_the_breath_of_its_creation_is_known_to_have_failed() {
 #[test]
 fn a_create_that_is_dropped_disposes_of_the_vm_that_comes_too_late() {
     stage(async |sidecar, peer| {
-        let (sidecar, ()) = join!(Sidecar::create(&sidecar), peer.welcomes(BUILD));
+        let (sidecar, ()) = join!(AgentOs::create_sidecar(&sidecar), peer.welcomes(BUILD));
         let sidecar = sidecar.unwrap();
         let config = AgentOsConfig::new().connection(sidecar.clone());
         let mut create = Box::pin(AgentOs::create(config));
@@ -94,7 +94,7 @@ fn a_connect_that_is_dropped_closes_the_connection() {
     stage(async |sidecar, peer| {
         // The slower of the two is dropped when the other is done.
         tokio::select! {
-            _ = Sidecar::create(&sidecar) => panic!("nobody answered"),
+            _ = AgentOs::create_sidecar(&sidecar) => panic!("nobody answered"),
             _ = peer.hears_hello() => {}
         }
         peer.hears_the_end().await;

@@ -3,6 +3,7 @@
 //! Every figure stands beside plain processes run in turn with it, because absolute times differ from machine to
 //! machine and from minute to minute; the ratio is what to compare. Figures never gate a test.
 
+mod beside;
 mod floor;
 mod stats;
 
@@ -41,6 +42,9 @@ fn main() {
         }
         if wants("parallel") {
             parallel().await.expect("parallel");
+        }
+        if wants("beside") {
+            beside().await.expect("beside");
         }
     });
 }
@@ -135,4 +139,9 @@ async fn parallel() -> Result<(), ClientError> {
         stats::rate("execs at once", COUNT, plain, begun.elapsed());
     }
     vm.dispose().await
+}
+
+/// Small calls beside a flood.
+async fn beside() -> Result<(), ClientError> {
+    beside::beside_a_flood(AgentOs::create(config()).await?).await
 }

@@ -10,7 +10,6 @@ use super::rows::{Row, Writer};
 use super::server::Server;
 use super::stat::TICKS_PER_SECOND;
 use super::table::{Process, Table};
-use crate::launch::ZYGOTE_NAME;
 
 /// Bytes of arguments a row holds at most.
 pub(crate) const MAX_ARGS_BYTES: usize = 64 << 10;
@@ -34,7 +33,7 @@ impl Server<'_> {
             }
             // One that has ended meanwhile has no row.
             if let Some(row) = reader.row(pid)
-                && !is_ours(&row)
+                && is_known(&row)
             {
                 rows.push(&row)?;
             }
@@ -43,10 +42,10 @@ impl Server<'_> {
     }
 }
 
-/// Whether it is a child of init that runs our code: a helper forked after this one, or a start that has not executed
-/// its command. Only those belong to no tree.
-fn is_ours(row: &Row) -> bool {
-    row.root.is_none() && row.ppid == 1 && row.comm == ZYGOTE_NAME.as_bytes()
+/// Whether it belongs to this VM as the helper knows it: init, and every tree that was started before it was forked.
+/// What was started since has a row in a later table; a child of init that runs our code has none at all.
+fn is_known(row: &Row) -> bool {
+    row.root.is_some() || row.pid == 1
 }
 
 /// Reads rows.

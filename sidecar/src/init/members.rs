@@ -1,6 +1,6 @@
 //! Who is in the VM, and to which started process each belongs: `/proc`, as init sees it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
@@ -14,6 +14,15 @@ use super::table::Mark;
 #[derive(Debug)]
 pub(super) struct Members {
     proc: OwnedFd,
+}
+
+/// All processes at one moment.
+#[derive(Debug)]
+pub(super) struct Census {
+    /// Those that have ended and were not collected, too.
+    pub(super) pids: HashSet<Pid>,
+    /// The living ones of each tree.
+    pub(super) trees: BTreeMap<Mark, Vec<Pid>>,
 }
 
 impl Members {
@@ -69,19 +78,20 @@ impl Members {
 
     /// All processes of a tree.
     pub(super) fn of_tree(&self, mark: Mark) -> Vec<Pid> {
-        self.trees().remove(&mark).unwrap_or_default()
+        self.census().trees.remove(&mark).unwrap_or_default()
     }
 
-    /// All processes of all trees.
-    pub(super) fn trees(&self) -> BTreeMap<Mark, Vec<Pid>> {
-        let mut trees: BTreeMap<Mark, Vec<Pid>> = BTreeMap::new();
+    /// Everybody, and who belongs to which tree.
+    pub(super) fn census(&self) -> Census {
         // A `/proc` that cannot be read now is read again in the next pass.
-        for pid in self.pids().unwrap_or_default() {
-            if let Some(mark) = self.mark(pid) {
-                trees.entry(mark).or_default().push(pid);
+        let pids = self.pids().unwrap_or_default();
+        let mut trees: BTreeMap<Mark, Vec<Pid>> = BTreeMap::new();
+        for pid in &pids {
+            if let Some(mark) = self.mark(*pid) {
+                trees.entry(mark).or_default().push(*pid);
             }
         }
-        trees
+        Census { pids: pids.into_iter().collect(), trees }
     }
 
     /// Signals a process if it still belongs to the tree: the pidfd pins who it is before that is looked at.

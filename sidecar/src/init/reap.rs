@@ -158,6 +158,7 @@ fn exit(exit_code: Option<u8>, signal: Option<i32>, core_dumped: bool, usage: Us
     }
 }
 
+#[expect(clippy::disallowed_methods, reason = "it tells when, not how long")]
 pub(super) fn now_ms() -> u64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)

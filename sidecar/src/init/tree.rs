@@ -4,9 +4,11 @@
 //! SIGKILL is not one pass, because members fork meanwhile:
 //!
 //! ```text
-//!   stopping ── a pass that finds nobody new ──► killing ── a pass that finds nobody ──► done
+//!   stopping ── a pass that finds nobody new ──► killing ── a pass that finds nobody ──► leaving ── all collected ──► done
 //!   (SIGSTOP to everybody not seen before)       (SIGKILL to everybody)
 //! ```
+//!
+//! Who is killed belongs to no namespace any more a moment before init can collect it, and is in the table until then.
 //!
 //! The kernel gives the inode of a namespace to the next one as soon as the last member is gone, which would make a
 //! process that is started meanwhile look like a member. So the namespace is held open for as long as it is looked for.
@@ -14,14 +16,14 @@
 //! A stopped process cannot fork (`fork(2)` is abandoned when a signal is pending), so the first phase ends. Each pass
 //! is bounded by the pid limit, and other work is done between passes.
 
-use std::collections::BTreeSet;
+use std::collections::HashSet;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use agentvm_wire::id::ProcessId;
 use rustix::process::{Pid, Signal};
 
-use super::members::Members;
+use super::members::{Census, Members};
 use super::messages::Reply;
 use super::server::{Gone, Server};
 use super::table::Mark;
@@ -29,6 +31,9 @@ use super::table::Mark;
 /// Wait before looking whether the killed are gone; doubled each time, up to the second.
 const FIRST_WAIT: Duration = Duration::from_micros(200);
 const LAST_WAIT: Duration = Duration::from_millis(20);
+
+/// How long the dead may take to be collected once nobody lives; a tracer in another tree can keep one for longer.
+const LEAVING_LIMIT: Duration = Duration::from_millis(500);
 
 /// How long the killed may take to go, e.g. while the kernel writes for one of them.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -41,9 +46,11 @@ pub(super) struct TreeKill {
     mark: Mark,
     /// Keeps the mark from becoming that of another tree.
     _pin: OwnedFd,
-    stopped: BTreeSet<i32>,
-    killed: BTreeSet<i32>,
+    stopped: HashSet<Pid>,
+    killed: HashSet<Pid>,
     stopping: bool,
+    /// Until when the dead are awaited, once nobody lives.
+    leaving: Option<Instant>,
     wait: Duration,
     deadline: Instant,
     /// When the next pass is due.
@@ -57,9 +64,10 @@ impl TreeKill {
             token,
             mark,
             _pin: pin,
-            stopped: BTreeSet::new(),
-            killed: BTreeSet::new(),
+            stopped: HashSet::new(),
+            killed: HashSet::new(),
             stopping: true,
+            leaving: None,
             wait: FIRST_WAIT,
             deadline: now + DEADLINE,
             next: now,
@@ -67,10 +75,10 @@ impl TreeKill {
     }
 
     /// One pass over the members just found. True when nobody is left, or time is up.
-    fn pass(&mut self, members: &Members, found: &[Pid], now: Instant) -> bool {
+    fn pass(&mut self, members: &Members, census: &Census, now: Instant) -> bool {
+        let found = census.trees.get(&self.mark).map_or(&[][..], Vec::as_slice);
         if self.stopping {
-            let new: Vec<Pid> =
-                found.iter().copied().filter(|pid| self.stopped.insert(number(*pid))).collect();
+            let new: Vec<Pid> = found.iter().copied().filter(|pid| self.stopped.insert(*pid)).collect();
             for pid in &new {
                 members.signal(*pid, self.mark, Signal::STOP);
             }
@@ -79,12 +87,15 @@ impl TreeKill {
         }
         for pid in found {
             if members.signal(*pid, self.mark, Signal::KILL) {
-                self.killed.insert(number(*pid));
+                self.killed.insert(*pid);
             }
         }
         self.next = now + self.wait;
         self.wait = (self.wait * 2).min(LAST_WAIT);
-        found.is_empty() || self.deadline <= now
+        let nobody_lives = found.is_empty();
+        let leaving = nobody_lives.then(|| *self.leaving.get_or_insert(now + LEAVING_LIMIT));
+        let over = leaving.is_some_and(|until| until <= now || census.pids.is_disjoint(&self.killed));
+        over || self.deadline <= now
     }
 
     fn reply(&self) -> Option<Reply> {
@@ -94,10 +105,6 @@ impl TreeKill {
 
 fn signaled(token: Option<u64>, delivered: usize) -> Option<Reply> {
     Some(Reply::Signaled { token: token?, delivered: u32::try_from(delivered).unwrap_or(u32::MAX) })
-}
-
-fn number(pid: Pid) -> i32 {
-    pid.as_raw_nonzero().get()
 }
 
 impl Server<'_> {
@@ -128,9 +135,10 @@ impl Server<'_> {
         let root = self.table.by_id(id).map(|process| process.pid);
         let Some((member, pin)) = self.members.pin(mark, root) else { return Ok(None) };
         // It may have been another's before it was held: that of a process which has just executed its command, and
-        // whose mark is not known yet.
+        // whose mark is not known yet, or that of the spare, which is nobody's yet.
         self.finish_decided_starts()?;
-        let starts = self.table.by_pid(member).is_some_and(|process| process.is_starting());
+        let is_starting = self.table.by_pid(member).is_some_and(|process| process.is_starting());
+        let starts = is_starting || self.is_spare(member);
         Ok((!starts && self.table.mark_of(id) == Some(mark)).then_some((mark, pin)))
     }
 
@@ -141,10 +149,9 @@ impl Server<'_> {
             return Ok(());
         }
         let mut done = Vec::new();
-        let (members, trees) = (&self.members, self.members.trees());
+        let (members, census) = (&self.members, self.members.census());
         self.kills.retain_mut(|kill| {
-            let found = trees.get(&kill.mark).map_or(&[][..], Vec::as_slice);
-            let over = kill.next <= now && kill.pass(members, found, now);
+            let over = kill.next <= now && kill.pass(members, &census, now);
             if over {
                 done.extend(kill.reply());
             }

@@ -14,13 +14,14 @@ use agentvm_wire::{
 use bytes::Bytes;
 use futures_util::{Sink, SinkExt as _, Stream, StreamExt as _};
 use tokio::{
-    io::{AsyncRead, AsyncWrite},
+    io::{AsyncRead, AsyncWrite, AsyncWriteExt as _},
     time::timeout,
 };
 use tokio_tungstenite::{
     WebSocketStream,
     tungstenite::{
         self, Message,
+        error::ProtocolError,
         protocol::{CloseFrame, frame::coding::CloseCode},
     },
 };
@@ -78,37 +79,48 @@ pub(crate) async fn drive<S>(
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let (mut sink, stream) = socket.split();
+    let (mut sink, mut stream) = socket.split();
     let ended = tokio::select! {
-        ended = read(link, stream, handler) => ended,
+        ended = read(link, &mut stream, handler) => ended,
         ended = write(link, &mut sink) => ended,
         () = leave.cancelled() => Ended::Leaving,
     };
-    if let Some(close) = ended.farewell() {
-        let farewell = async {
+    let farewell = async {
+        if let Some(close) = ended.farewell() {
             while let Some(text) = link.next_answer() {
                 sink.feed(Message::text(text)).await?;
             }
-            sink.send(Message::Close(Some(close))).await
-        };
-        // It may not read.
-        let _ = timeout(CLOSE_LIMIT, farewell).await;
-    }
+            sink.feed(Message::Close(Some(close))).await?;
+        }
+        // The answer to a client's own close frame waits in there already.
+        sink.flush().await?;
+        let socket = sink.reunite(stream).expect("both are halves of one socket");
+        hang_up(socket.into_inner()).await;
+        Ok::<_, tungstenite::Error>(())
+    };
+    // It may not read.
+    let _ = timeout(CLOSE_LIMIT, farewell).await;
     ended
+}
+
+/// Listens until the client hangs up as well: closing a socket in which something lies unread takes the farewell away
+/// from the client, who gets an error in its place.
+async fn hang_up(mut socket: impl AsyncRead + AsyncWrite + Unpin) {
+    // Errors say that the client has gone.
+    let _ = socket.shutdown().await;
+    let _ = tokio::io::copy(&mut socket, &mut tokio::io::sink()).await;
 }
 
 async fn read(
     link: &Link,
-    mut stream: impl Stream<Item = Result<Message, tungstenite::Error>> + Unpin,
+    stream: &mut (impl Stream<Item = Result<Message, tungstenite::Error>> + Unpin),
     handler: &mut impl Handler,
 ) -> Ended {
     loop {
         let message = match stream.next().await {
             Some(Ok(message)) => message,
-            Some(Err(tungstenite::Error::Capacity(error))) => {
-                return Ended::Violation(Violation { close_code: 1009, reason: error.to_string() });
-            }
-            Some(Err(_)) | None => return Ended::Closed,
+            Some(Err(error)) => return failed(&error),
+            None => return Ended::Closed,
         };
         let received = match message {
             Message::Text(text) => link.lock().connection.receive_text(&text),
@@ -131,6 +143,18 @@ async fn read(
             link.drained.notified().await;
         }
     }
+}
+
+/// What a failure to read means: WebSocket's own rules have their close codes, too.
+fn failed(error: &tungstenite::Error) -> Ended {
+    let close_code = match error {
+        tungstenite::Error::Capacity(_) => 1009,
+        tungstenite::Error::Utf8(_) => 1007,
+        tungstenite::Error::Protocol(ProtocolError::ResetWithoutClosingHandshake) => return Ended::Closed,
+        tungstenite::Error::Protocol(_) => 1002,
+        _ => return Ended::Closed,
+    };
+    Ended::Violation(Violation { close_code, reason: error.to_string() })
 }
 
 async fn write(link: &Link, sink: &mut (impl Sink<Message, Error = tungstenite::Error> + Unpin)) -> Ended {

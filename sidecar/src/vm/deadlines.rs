@@ -38,12 +38,41 @@ impl Deadlines {
         self.0.first().map(|(at, _)| *at)
     }
 
-    /// Takes one that has come.
-    pub(super) fn take_due(&mut self) -> Option<Due> {
+    /// Takes one that has come by `now`.
+    pub(super) fn take_due(&mut self, now: Instant) -> Option<Due> {
         let (at, due) = *self.0.first()?;
-        (at <= Instant::now()).then(|| {
+        (at <= now).then(|| {
             self.0.pop_first();
             due
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Nothing but monotonic instants goes in: where the wall clock stands, or is set to, is no matter (and clippy lets
+    /// nobody measure by it).
+    #[test]
+    fn c80_a_deadline_comes_when_its_time_has_passed_and_not_before() {
+        let begun = Instant::now();
+        let at = |seconds| begun + Duration::from_secs(seconds);
+        let (five, ten) = (Due::Process(ProcessId(5)), Due::Process(ProcessId(10)));
+        let mut deadlines = Deadlines::default();
+        assert!(deadlines.add(at(10), ten));
+        assert!(deadlines.add(at(5), five), "it is the first now");
+        assert!(!deadlines.add(at(3600), Due::Grace));
+        assert_eq!(deadlines.take_due(at(4)), None);
+        assert_eq!((deadlines.take_due(at(5)), deadlines.take_due(at(5))), (Some(five), None));
+        deadlines.remove(at(10), ten);
+        assert_eq!(deadlines.take_due(at(3599)), None, "what has ended in time is due no more");
+        assert_eq!((deadlines.take_due(at(3600)), deadlines.next()), (Some(Due::Grace), None));
+    }
+
+    #[test]
+    fn c80_no_time_is_too_long() {
+        assert!(after(u64::MAX) > Instant::now() + Duration::from_secs(3600));
+        assert!(after(0) <= Instant::now());
     }
 }

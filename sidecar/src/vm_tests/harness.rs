@@ -330,3 +330,10 @@ fn first_line(pipe: &OwnedFd) -> String {
         }
     }
 }
+
+/// The wall clock, milliseconds since the epoch.
+#[expect(clippy::disallowed_methods, reason = "what is told is compared with it")]
+pub(super) fn now_ms() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    since.as_millis().try_into().unwrap()
+}

@@ -1,10 +1,10 @@
 //! The process table.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use agentvm_wire::process::ProcessRef;
 
-use super::harness::Vm;
+use super::harness::{Vm, now_ms};
 use crate::init::{Handle, Page, ReadError, Reading, Row};
 
 /// Shell: waits until process `$p` is a sleep rather than a shell about to become one.
@@ -37,8 +37,8 @@ fn each_process_has_one_row_and_the_helper_none() {
     assert_eq!((sh.process, sh.root), (Some(second), Some(second)));
     assert_eq!((inner.process, inner.root), (None, Some(second)));
     assert_eq!((inner.ppid, inner.pid.to_string()), (sh.pid, child));
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis();
-    assert!(now.abs_diff(u128::from(sleep.started_at_ms)) < 20_000, "{now} {}", sleep.started_at_ms);
+    let now = now_ms();
+    assert!(now.abs_diff(sleep.started_at_ms) < 20_000, "{now} {}", sleep.started_at_ms);
 }
 
 #[test]

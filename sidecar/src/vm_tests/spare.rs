@@ -2,11 +2,9 @@
 //!
 //! Each test holds also where the start finds no spare, e.g. because the machine was slow; it then proves less.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use agentvm_wire::vm::VmConfig;
 
-use super::harness::{Done, Vm, root};
+use super::harness::{Done, Vm, now_ms, root};
 use crate::init::{Event, StartSpec, StartStep, Stdio};
 
 /// Shell: waits for the spare that follows this script's own start, and says its pid.
@@ -72,11 +70,11 @@ fn a_spare_is_in_no_list_and_in_no_tree() {
 fn a_process_is_as_old_as_its_start() {
     let mut vm = Vm::new();
     vm.sh(FIND_SPARE);
-    let asked = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis();
+    let asked = now_ms();
     let (id, spec) = (vm.id(), vm.spec("sleep", &["1000"]));
     vm.booted.commands.start(id, spec);
     let Event::Started { started_at_ms, .. } = vm.event() else { panic!("it starts") };
-    assert!(u128::from(started_at_ms) >= asked);
+    assert!(started_at_ms >= asked);
     let rows = vm.list().unwrap();
     assert_eq!(rows.iter().find(|row| row.process == Some(id)).unwrap().started_at_ms, started_at_ms);
 }

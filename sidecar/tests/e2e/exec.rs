@@ -292,27 +292,6 @@ async fn the_tail_of_a_short_lived_descendant_is_still_captured() {
     assert_eq!(out(&vm, "(sleep 0.02; echo tail) & echo head").await, "head\ntail\n");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn c74_parallel_execs_each_get_their_own_results() {
-    let vm = vm().await;
-    let mut runs = tokio::task::JoinSet::new();
-    for n in 0..64 {
-        let vm = vm.clone();
-        runs.spawn(async move {
-            let command = format!("sleep 0.0{}; echo o{n}; echo e{n} >&2; exit {n}", n % 10);
-            (n, within(vm.exec(&command, ExecOptions::new())).await)
-        });
-    }
-    while let Some(run) = runs.join_next().await {
-        let (n, result) = run.unwrap();
-        let result = result.unwrap();
-        assert_eq!(
-            (result.stdout, result.stderr, result.exit_code),
-            (format!("o{n}\n"), format!("e{n}\n"), n)
-        );
-    }
-}
-
 #[tokio::test]
 async fn callbacks_see_each_stream_in_order_and_a_panicking_one_disturbs_nothing() {
     let vm = vm().await;

@@ -185,8 +185,8 @@ async fn c44_orphans_are_reaped_and_exit_codes_stay_right() {
     for _ in 0..50 {
         let vm = vm.clone();
         runs.spawn(async move {
-            for _ in 0..4 {
-                let result = within(vm.exec("(sleep 0.01 &) ; exit 7", ExecOptions::new())).await.unwrap();
+            for _ in 0..10 {
+                let result = within(vm.exec("(sleep 0.1 &) ; exit 7", ExecOptions::new())).await.unwrap();
                 assert_eq!(result.exit_code, 7);
             }
         });

@@ -2,14 +2,22 @@
 
 #![expect(clippy::unwrap_used, reason = "in a test a failure is a panic, and its place says enough")]
 
+mod callers;
+mod capture;
 mod examples;
 mod exec;
 mod inspect;
 mod isolation;
 mod lifetime;
 mod limits;
+mod link;
+mod many;
+mod memory;
+mod options;
+mod output;
 mod serve;
 mod signal;
+mod soak;
 mod spawn;
 mod stdio;
 mod support;

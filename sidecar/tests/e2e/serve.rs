@@ -9,24 +9,22 @@ use std::{
     time::Duration,
 };
 
-use agentvm_sdk::{
-    AgentOs, AgentOsConfig, ClientError, ExecOptions, Sidecar, SidecarConfig, wire::error::Code,
-};
+use agentvm_sdk::{AgentOs, AgentOsConfig, ClientError, ExecOptions, SidecarConfig, wire::error::Code};
 use futures_util::FutureExt as _;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::support::{DEADLINE, all_gone, out, program, tree, until, within, within_limit};
 
-const TOKEN: &str = "a token of sixteen bytes and more";
+pub(crate) const TOKEN: &str = "a token of sixteen bytes and more";
 
 /// A serving sidecar in a folder of its own.
-struct Server {
+pub(crate) struct Server {
     folder: PathBuf,
     child: Child,
 }
 
 impl Server {
-    async fn start(name: &str) -> Self {
+    pub(crate) async fn start(name: &str) -> Self {
         let folder = std::env::temp_dir().join(format!("agentvm-serve-{name}-{}", std::process::id()));
         fs::create_dir(&folder).unwrap();
         write_token(&folder.join("token"), 0o600);
@@ -47,7 +45,11 @@ impl Server {
             .unwrap()
     }
 
-    fn socket(&self) -> PathBuf {
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(crate) fn socket(&self) -> PathBuf {
         self.folder.join("socket")
     }
 
@@ -55,7 +57,7 @@ impl Server {
         SidecarConfig::Remote { url: format!("unix:{}", self.socket().display()), token: token.into() }
     }
 
-    async fn vm(&self) -> AgentOs {
+    pub(crate) async fn vm(&self) -> AgentOs {
         let config = AgentOsConfig::new().sidecar(self.config(TOKEN));
         within(AgentOs::create(config)).await.unwrap()
     }
@@ -92,7 +94,7 @@ async fn a_client_with_the_token_gets_a_vm_and_handles_share_one_connection() {
 async fn a_client_without_the_token_learns_nothing_but_that() {
     let server = Server::start("token").await;
     for token in ["", "wrong", "a token of sixteen bytes and mor", "a token of sixteen bytes and more!"] {
-        let error = within(Sidecar::create(&server.config(token))).await.unwrap_err();
+        let error = within(AgentOs::create_sidecar(&server.config(token))).await.unwrap_err();
         assert_eq!(error.code(), Code::UNAUTHENTICATED, "{error:?}");
         assert_eq!(error.to_string(), "unauthenticated");
     }
@@ -176,8 +178,8 @@ async fn sigterm_ends_the_server_its_vms_and_its_socket() {
 #[tokio::test]
 async fn a_client_that_is_gone_takes_its_vms_with_it_and_no_others() {
     let server = Server::start("gone").await;
-    let one = within(Sidecar::create(&server.config(TOKEN))).await.unwrap();
-    let two = within(Sidecar::create(&server.config(TOKEN))).await.unwrap();
+    let one = within(AgentOs::create_sidecar(&server.config(TOKEN))).await.unwrap();
+    let two = within(AgentOs::create_sidecar(&server.config(TOKEN))).await.unwrap();
     let first = within(AgentOs::create(AgentOsConfig::new().connection(one))).await.unwrap();
     let before = tree(server.child.id());
     let second = within(AgentOs::create(AgentOsConfig::new().connection(two))).await.unwrap();
@@ -198,7 +200,7 @@ async fn a_dead_sidecars_socket_is_replaced_and_a_live_ones_is_not() {
     server.child.wait().unwrap();
     assert!(server.socket().exists(), "nobody could remove it");
     server.child = Server::launch(&server.folder);
-    let connects = || async { Sidecar::create(&server.config(TOKEN)).await.is_ok() };
+    let connects = || async { AgentOs::create_sidecar(&server.config(TOKEN)).await.is_ok() };
     until("the new one listens", DEADLINE, connects).await;
 }
 

@@ -220,3 +220,39 @@ async fn a_flood_does_not_keep_others_waiting() {
     flood.kill();
     assert_eq!(within(flood.wait()).await.unwrap().code, 137);
 }
+
+/// Up to this much is on its way though nobody takes it: the rest waits in the pipe.
+const WINDOW: u64 = 256 << 10;
+
+#[tokio::test]
+async fn a_descendant_that_reads_the_output_pipe_itself_holds_no_exit_up() {
+    let vm = vm().await;
+    // It opens the pipe for reading, and takes what is in there when the process has ended.
+    let script = "(exec 3</proc/self/fd/1; echo up >&2; while kill -0 $$ 2>/dev/null; do :; done; \
+                  cat <&3 >/dev/null; sleep 600) & read go; head -c 266144 /dev/zero; exit 3";
+    for _ in 0..5 {
+        let process = vm.spawn("sh", ["-c", script], SpawnOptions::new()).unwrap();
+        let mut unread = process.output_from(OutputStream::Stdout, OutputFrom::Start, Overflow::Wait);
+        let up = within(process.stderr().next()).await.unwrap().unwrap();
+        assert_eq!(up, Output::Data("up\n".into()));
+        process.write_stdin("go\n").unwrap();
+        until("the process has ended in the VM", DEADLINE, || async {
+            let table = within(vm.all_processes()).await.unwrap();
+            table.iter().any(|row| row.pid == process.pid() && row.exit_code == Some(3))
+        })
+        .await;
+        let mut taken = 0;
+        let read = async {
+            while let Some(output) = unread.next().await {
+                let Output::Data(bytes) = output.unwrap() else { panic!("a gap") };
+                taken += bytes.len() as u64;
+            }
+        };
+        let status = tokio::select! {
+            status = within(process.wait()) => status.unwrap(),
+            () = read => panic!("the descendant has not ended"),
+        };
+        assert_eq!(status.code, 3);
+        assert!(taken >= WINDOW, "{taken}");
+    }
+}

@@ -30,7 +30,7 @@ pub(crate) fn program(name: &str) -> PathBuf {
 /// A sidecar of this test's own, so that tests that run beside it see nothing of it.
 pub(crate) async fn sidecar() -> Sidecar {
     let config = SidecarConfig::Binary(program("agentvm-sidecar"));
-    within(Sidecar::create(&config)).await.expect("the sidecar starts")
+    within(AgentOs::create_sidecar(&config)).await.expect("the sidecar starts")
 }
 
 /// A VM in a sidecar of its own.
@@ -114,6 +114,14 @@ pub(crate) fn is_alive(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
 }
+
+/// How many descriptors a process of the host holds.
+pub(crate) fn descriptors(pid: u32) -> usize {
+    fs::read_dir(format!("/proc/{pid}/fd")).expect("it runs").count()
+}
+
+/// Descriptors that a sidecar opens when it first needs them, and keeps: its `/dev/null`.
+pub(crate) const OPENED_ONCE: usize = 1;
 
 pub(crate) async fn all_gone(pids: &HashSet<u32>, limit: Duration) {
     until("all processes are gone", limit, || async { !pids.iter().any(|pid| is_alive(*pid)) }).await;

@@ -71,7 +71,7 @@ impl Connection {
         if size > self.limits.max_text_bytes.saturating_mul(2) {
             return Err(Violation::too_big("text message", size, self.limits.max_text_bytes));
         }
-        let envelope = message::decode(text).map_err(|error| Violation::protocol(error.message))?;
+        let envelope = message::decode(text).map_err(|error| self.unreadable(&error.message))?;
         self.admit(&envelope)?;
         Ok(match envelope {
             Envelope::Request { id, scope, request } => self.receive_request(id, scope, request, size)?,
@@ -101,6 +101,16 @@ impl Connection {
         })
     }
 
+    /// What a message that cannot be read means: before the session is open, that it is not the `hello` it has to be.
+    fn unreadable(&self, why: &str) -> Violation {
+        match self.role {
+            Role::Server(Stage::Silent | Stage::Greeting(_)) => {
+                Violation::policy(format!("{HELLO_FIRST}: {why}"))
+            }
+            Role::Server(Stage::Open) | Role::Client => Violation::protocol(why),
+        }
+    }
+
     /// Whether the peer may send this kind of message, and already: a client asks, a sidecar answers, and nothing
     /// comes before `hello`.
     fn admit(&self, envelope: &Envelope) -> Result<(), Violation> {
@@ -108,7 +118,7 @@ impl Connection {
             (Role::Client, Envelope::Request { .. } | Envelope::Cancel { .. }) => {
                 Err(Violation::protocol("a sidecar sends no request and no cancel"))
             }
-            (Role::Server(_), Envelope::Response { .. } | Envelope::Event { .. }) => {
+            (Role::Server(Stage::Open), Envelope::Response { .. } | Envelope::Event { .. }) => {
                 Err(Violation::protocol("a client sends no response and no event"))
             }
             (Role::Client | Role::Server(Stage::Open), _)
@@ -174,11 +184,11 @@ impl Connection {
         if size > limit.saturating_mul(2) {
             return Err(Violation::too_big("binary message", size, limit));
         }
-        let header = Header::decode(&message).map_err(|error| Violation::protocol(error.to_string()))?;
-        let stream = header.stream;
         if let Role::Server(stage) = self.role {
             stage.admit_only_open()?;
         }
+        let header = Header::decode(&message).map_err(|error| Violation::protocol(error.to_string()))?;
+        let stream = header.stream;
         if self.opened.is_none_or(|opened| stream > opened) {
             return if self.refused {
                 Ok(Received::Nothing)

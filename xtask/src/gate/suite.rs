@@ -14,7 +14,7 @@ use super::build::{Built, Executable};
 use super::libtest::{self, Tally};
 use super::{Gate, in_ci};
 use crate::child::{self, Streams};
-use half::Half;
+pub(super) use half::Half;
 
 const LIST_LIMIT: Duration = Duration::from_secs(60);
 const RUN_LIMIT: Duration = Duration::from_secs(10 * 60);

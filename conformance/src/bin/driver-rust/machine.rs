@@ -13,7 +13,7 @@ use agentvm_conformance::{
 use agentvm_sdk::{
     AgentOs, AgentOsConfig, ClientError, ExecBytes, ExecOptions, ExitStatus, SidecarConfig, SpawnOptions,
 };
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Context as _, Result, anyhow, bail};
 use serde::Serialize;
 use tokio::{
     sync::oneshot,
@@ -90,6 +90,7 @@ impl Machine {
                 self.vm()?.dispose().await?;
                 Ok(Report::default())
             }
+            _ => bail!("this SDK does not let one speak the protocol"),
         }
     }
 

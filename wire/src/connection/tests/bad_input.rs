@@ -104,6 +104,19 @@ fn a_hello_that_cannot_be_read_is_told_why_in_the_close_reason() {
 }
 
 #[test]
+fn what_cannot_be_read_is_no_hello_either() {
+    let mut pair = Pair::silent(Limits::default());
+    let response = r#"{"kind":"response","seq":1,"id":1,"type":"vms","body":{"vms":[]}}"#;
+    for text in ["garbage", "[]", r#"{"kind":"wish"}"#, r#"{"kind":"request","type":"hello"}"#, response] {
+        let violation = pair.server.receive_text(text).unwrap_err();
+        assert_eq!(violation.close_code, 1008, "{text}: {violation}");
+        assert!(violation.reason.starts_with("the first message must be hello"), "{text}: {violation}");
+    }
+    let reason = "the first message must be hello";
+    assert_eq!(pair.server.receive_binary(b"short".as_slice().into()), close(1008, reason));
+}
+
+#[test]
 fn nothing_is_admitted_until_hello_is_welcomed() {
     let mut pair = Pair::silent(Limits::default());
     let hello = |id| encode_request(RequestId(id), Scope::SESSION, &hello());

@@ -15,7 +15,7 @@ use crate::gate::build::{Built, Executable};
 const SETTINGS: [(&str, &str); 3] =
     [("INSTA_UPDATE", "no"), ("PROPTEST_DISABLE_FAILURE_PERSISTENCE", "1"), ("RUST_BACKTRACE", "1")];
 
-pub(super) struct Half {
+pub(in crate::gate) struct Half {
     uid: u32,
     /// Where the programs are.
     binaries: PathBuf,
@@ -27,27 +27,27 @@ pub(super) struct Half {
 
 impl Half {
     /// The executables where cargo left them, in the caller's environment.
-    pub(super) fn caller(built: &Built, root: &Path) -> Result<Self> {
+    pub(in crate::gate) fn caller(built: &Built, root: &Path) -> Result<Self> {
         let uid = fs::metadata("/proc/self").context("/proc does not say who I am")?.uid();
         Ok(Self { uid, binaries: built.binary_folder()?.to_owned(), source: root.to_owned(), ordinary: None })
     }
 
     /// Copies of them, as a user made up for this run.
-    pub(super) fn ordinary(built: &Built, root: &Path) -> Result<Self> {
+    pub(in crate::gate) fn ordinary(built: &Built, root: &Path) -> Result<Self> {
         let user = Ordinary::furnish(built, root)?;
         Ok(Self { uid: user.uid(), binaries: user.binaries(), source: user.source(), ordinary: Some(user) })
     }
 
-    pub(super) fn is_root(&self) -> bool {
+    pub(in crate::gate) fn is_root(&self) -> bool {
         self.uid == 0
     }
 
-    pub(super) fn name(&self) -> String {
+    pub(in crate::gate) fn name(&self) -> String {
         if self.is_root() { "as root".to_owned() } else { format!("as uid {}", self.uid) }
     }
 
     /// The command that runs an executable in this half, in the folder of its package as cargo does.
-    pub(super) fn command(&self, executable: &Executable) -> Command {
+    pub(in crate::gate) fn command(&self, executable: &Executable) -> Command {
         let mut command = if let Some(user) = &self.ordinary {
             user.command(&self.binaries.join(executable.file_name()))
         } else {
@@ -66,7 +66,7 @@ impl Half {
     }
 
     /// A complaint if tests left processes behind; only a user of their own makes that certain.
-    pub(super) fn left_behind(&self) -> Result<Option<String>> {
+    pub(in crate::gate) fn left_behind(&self) -> Result<Option<String>> {
         self.ordinary.as_ref().map_or(Ok(None), Ordinary::end_stragglers)
     }
 }

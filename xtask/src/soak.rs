@@ -1,0 +1,20 @@
+//! `cargo xtask soak`: what the gate does for seconds, for as long as it takes.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Result;
+
+use crate::cargo::cargo;
+use crate::child;
+
+const LIMIT: Duration = Duration::from_secs(4 * 60 * 60);
+const EXECS: &str = "100000";
+
+pub(crate) fn run() -> Result<ExitCode> {
+    let mut soak = cargo()?;
+    soak.args(["test", "--release", "-p", "agentvm-sidecar", "--test", "e2e", "--", "soak::", "--nocapture"])
+        .env("AGENTVM_SOAK_EXECS", EXECS);
+    child::succeed(&mut soak, LIMIT)?;
+    Ok(ExitCode::SUCCESS)
+}
