@@ -190,7 +190,7 @@ impl Zygote {
             Packet { message: Boot::Failed(fault), .. } => return Err(fault),
             Packet { message: Boot::Ready(facts), .. } => facts,
         };
-        let report = report::compose(&plan, config, facts, pid, &group)?;
+        let report = report::compose(&plan, config, &facts, pid, &group)?;
         let connection = Connection::new(socket, pidfd, Lease::new(range, group)).at(Step::Zygote)?;
         let (commands, events) = client::split(connection);
         Ok(Booted {

@@ -94,7 +94,7 @@ fn partial(plan: &Plan, built: &Built) -> Vec<(String, String)> {
 pub(crate) fn compose(
     plan: &Plan,
     config: &VmConfig,
-    facts: Facts,
+    facts: &Facts,
     pid: Pid,
     group: &Group,
 ) -> Result<IsolationReport, Fault> {
@@ -119,7 +119,7 @@ pub(crate) fn compose(
         },
         no_new_privs: facts.no_new_privs,
         seccomp: SeccompReport { mode: facts.seccomp_mode, filters: facts.seccomp_filters },
-        limits: limits::report(plan, config, &facts, group),
+        limits: limits::report(plan, config, facts, group),
         partial: partial.into_iter().map(|(what, why)| Partial { what, why }).collect(),
     })
 }

@@ -19,24 +19,24 @@ pub(super) struct Locked {
 
 impl Locked {
     /// Makes a group that nobody else may sweep away. Its name must be new.
-    pub(super) fn make(path: PathBuf) -> Result<Self, Errno> {
-        make(&path)?;
+    pub(super) fn make(path: &Path) -> Result<Self, Errno> {
+        make(path)?;
         // Swept away between the two calls, before it was locked: the name is used by nobody else, so once more.
         loop {
-            match Self::take(path.clone()) {
-                Err(Errno::NOENT) => make(&path)?,
+            match Self::take(path) {
+                Err(Errno::NOENT) => make(path)?,
                 result => return result,
             }
         }
     }
 
     /// Takes a group whose maker is gone; EAGAIN while he lives.
-    pub(super) fn take(path: PathBuf) -> Result<Self, Errno> {
+    pub(super) fn take(path: &Path) -> Result<Self, Errno> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let lock = openat(CWD, &path, flags, Mode::empty())?;
+        let lock = openat(CWD, path, flags, Mode::empty())?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
-        if stat(&path)?.st_ino == fstat(&lock)?.st_ino {
-            Ok(Self { path, _lock: lock })
+        if stat(path)?.st_ino == fstat(&lock)?.st_ino {
+            Ok(Self { path: path.to_owned(), _lock: lock })
         } else {
             Err(Errno::NOENT)
         }

@@ -197,20 +197,13 @@ impl Drop for ExecGroup {
 
 /// What a VM's group of a hierarchy is set to.
 fn settings(tree: &Tree, limits: &GroupLimits) -> Vec<Setting> {
-    let mut settings = Vec::new();
-    for controller in &tree.controllers {
-        match controller {
-            // Without a limit too: the processor is then divided between VMs, however many processes each has.
-            Controller::Cpu => {
-                settings.extend(limits.cpu_millicores.map_or(Vec::new(), |limit| tree.version.cpu(limit)))
-            }
-            Controller::Memory => {
-                settings.extend(limits.memory_bytes.map_or(Vec::new(), |limit| tree.version.memory(limit)))
-            }
-            Controller::Pids => settings.extend(tree.version.pids(limits.pids.saturating_add(OWN_PROCESSES))),
-        }
-    }
-    settings
+    let of = |controller: &Controller| match controller {
+        // Without a limit there is still a share.
+        Controller::Cpu => limits.cpu_millicores.map(|limit| tree.version.cpu(limit)),
+        Controller::Memory => limits.memory_bytes.map(|limit| tree.version.memory(limit)),
+        Controller::Pids => Some(tree.version.pids(limits.pids.saturating_add(OWN_PROCESSES))),
+    };
+    tree.controllers.iter().filter_map(of).flatten().collect()
 }
 
 fn oom_kills(version: Version, group: &Path) -> u64 {

@@ -155,7 +155,7 @@ fn open_tree(place: &Place, wanted: &[Controller], name: &str) -> Result<Tree, S
 
 fn make_tree(version: Version, parent: &Path, wanted: &[Controller], name: &str) -> Result<Tree, String> {
     let path = parent.join(name);
-    let folder = Locked::make(path.clone()).map_err(|errno| refused("make", &path, errno))?;
+    let folder = Locked::make(&path).map_err(|errno| refused("make", &path, errno))?;
     let controllers = match version {
         Version::V1 => Ok(wanted.to_vec()),
         Version::V2 => enable(parent, &path, wanted),
@@ -227,7 +227,7 @@ fn probe(tree: &Tree) -> Result<(), String> {
 fn sweep(parent: &Path) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         if entry.file_name().to_string_lossy().starts_with(PREFIX)
-            && let Ok(dead) = Locked::take(entry.path())
+            && let Ok(dead) = Locked::take(&entry.path())
         {
             folder::remove(&dead.path);
         }
