@@ -11,7 +11,7 @@
 //! Init itself is in its VM's groups, so that everything in the VM is born in them: moving a process costs a grace
 //! period of the kernel (4 to 15 ms), unless it is a thread that moves itself (version 1, `tasks`) or is cloned into its
 //! group (version 2). Only the memory group of version 1 is entered by each guest process alone. Init stays able to act:
-//! it is nicer than no guest, the guest's limit of processes leaves it some, and the kernel ends guests first when memory
+//! no guest comes before it, the guest's limit of processes leaves it some, and the kernel ends guests first when memory
 //! is short.
 //!
 //! What cannot be had is known with its reason, and refused where it is asked for.
