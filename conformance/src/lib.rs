@@ -6,6 +6,7 @@
 //! their lock files say. [`run`] starts drivers and bounds their time, [`judge`] compares, [`divergence`] knows what
 //! differs and why, [`parity`] how much of the API's own tests does; [`table`] and [`junit`] show the outcome.
 
+pub mod api;
 pub mod divergence;
 pub mod install;
 pub mod judge;

@@ -143,6 +143,11 @@ impl Link {
         }
     }
 
+    /// Whether output of a VM may still have to be sent.
+    pub(crate) fn has_sources(&self, vm: VmId) -> bool {
+        self.lock().sources.values().any(|(owner, _)| *owner == vm)
+    }
+
     /// Forgets every stream of a VM that is gone.
     pub(crate) fn close_vm(&self, vm: VmId) {
         let mut core = self.lock();

@@ -72,6 +72,8 @@ struct State {
     starting: HashMap<ProcessId, Vec<Work>>,
     exited: table::Exited,
     deadlines: Deadlines,
+    /// Exits behind which descendants' output is awaited.
+    draining: usize,
     /// When what is still there at the end of the VM's grace is killed; nothing is started any more.
     grace_ends: Option<Instant>,
     /// Requests that await the VM's end.
@@ -255,7 +257,10 @@ impl Vm {
             let next_deadline = self.lock().deadlines.next();
             tokio::select! {
                 event = events.next() => match event {
-                    Event::Ended => return self.ended(),
+                    Event::Ended => {
+                        self.flush(&mut work).await;
+                        return self.ended();
+                    }
                     event => self.follow(&event),
                 },
                 Some(()) = work.next() => {}
@@ -263,6 +268,18 @@ impl Vm {
                     self.expire();
                 }
                 () = self.more.notified() => work.extend(std::mem::take(&mut *self.added())),
+            }
+        }
+    }
+
+    /// What processes wrote that ended in the VM's grace is still sent, for as long as that lasts.
+    async fn flush(&self, work: &mut FuturesUnordered<Work>) {
+        let Some(grace_ends) = self.lock().grace_ends else { return };
+        work.extend(std::mem::take(&mut *self.added()));
+        while !work.is_empty() && (self.lock().draining > 0 || self.link.has_sources(self.id)) {
+            tokio::select! {
+                Some(()) = work.next() => {}
+                () = sleep_until(grace_ends) => return,
             }
         }
     }
@@ -316,7 +333,9 @@ impl Vm {
                 Action::TellExit(exit) => {
                     let exited = process.exited(&exit);
                     state.exited.keep(process, &exited);
-                    self.drain_if_asked(process, exited.output_open);
+                    if self.drain_if_asked(process, exited.output_open) {
+                        state.draining += 1;
+                    }
                     self.link.event(self.id, &WireEvent::ProcessExited(exited));
                     break;
                 }
@@ -334,14 +353,16 @@ impl Vm {
         self.settled.notify_waiters();
     }
 
-    /// Awaits the tail of descendants' output behind an exit, where `execute` asked for it.
-    fn drain_if_asked(self: &Arc<Self>, process: &Process, output_open: bool) {
-        let Some(drain) = process.drain().filter(|_| output_open) else { return };
+    /// Awaits the tail of descendants' output behind an exit, where `execute` asked for it and there may be one.
+    fn drain_if_asked(self: &Arc<Self>, process: &Process, output_open: bool) -> bool {
+        let Some(drain) = process.drain().filter(|_| output_open) else { return false };
         let (vm, process, outputs) = (self.clone(), process.id, process.outputs().clone());
         self.add(Box::pin(async move {
             let end = outputs.drain(drain).await;
+            vm.lock().draining -= 1;
             vm.link.event(vm.id, &WireEvent::OutputDrained(OutputDrained { process, end }));
         }));
+        true
     }
 
     /// Init and everything in the VM is gone: the end is told, then every request still open is answered.

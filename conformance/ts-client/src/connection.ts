@@ -3,6 +3,7 @@
 import type { WebSocket } from "ws";
 import {
   ANSWERS,
+  CANCELLED,
   type Code,
   DEFAULT_LIMITS,
   FIN,
@@ -14,9 +15,10 @@ import {
   type Scope,
   decodeFrame,
   encodeFrame,
+  greeting,
 } from "./protocol.ts";
 import { type Listener, open } from "./socket.ts";
-import { CANCELLED, type Consumer, Receiver, Sender } from "./stream.ts";
+import { type Consumer, Receiver, Sender } from "./stream.ts";
 
 /** The sidecar's answer to a request that it did not carry out. */
 export class Rejected extends Error {
@@ -65,8 +67,7 @@ export class Connection {
       binary: (bytes) => connection.#obey(() => connection.#frame(decodeFrame(bytes))),
       closed: (code, reason) => connection.#end(new Error(`the sidecar closed the connection: ${code} ${reason}`)),
     });
-    const client = { name: "agentvm-ts-client", version: "0.1.0" };
-    const welcome = await connection.request("hello", { protocol_min: 1, protocol_max: 1, client, token });
+    const welcome = await connection.request("hello", greeting(token));
     connection.limits = { ...DEFAULT_LIMITS, ...welcome.limits };
     return connection;
   }

@@ -26,11 +26,19 @@ export type Nothing = Record<string, never>;
 export type Scope = { vm?: string };
 export type Code = string;
 
+/** Why a stream is stopped that nobody wants any more. */
+export const CANCELLED: Code = "cancelled";
+
 export interface Hello {
   protocol_min: number;
   protocol_max: number;
   client: { name: string; version: string };
   token?: string;
+}
+
+/** The greeting of a client that speaks this version alone. */
+export function greeting(token: string): Hello {
+  return { protocol_min: 1, protocol_max: 1, client: { name: "agentvm-ts-client", version: "0.1.0" }, token };
 }
 
 export interface Welcome {

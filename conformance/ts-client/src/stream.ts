@@ -1,6 +1,6 @@
 // One direction of bytes each: what this client sends, held to the credit it has, and what it receives.
 
-import { type Code, FIN, FRAME_VERSION, type Frame, HEADER_BYTES, type Limits } from "./protocol.ts";
+import { FIN, FRAME_VERSION, type Frame, HEADER_BYTES, type Limits } from "./protocol.ts";
 
 /** Sent in one piece; what is larger delays everything behind it. */
 const PIECE_BYTES = 65_536;
@@ -115,6 +115,3 @@ export class Receiver {
     this.#changed();
   }
 }
-
-/** A reason to say `stop` with. */
-export const CANCELLED: Code = "cancelled";

@@ -1,7 +1,7 @@
 // Connections that a scenario writes to and reads from message by message, right or wrong.
 
 import type { WebSocket } from "ws";
-import { FIN, FRAME_VERSION, type Frame, decodeFrame, encodeFrame } from "./protocol.ts";
+import { FIN, FRAME_VERSION, type Frame, decodeFrame, encodeFrame, greeting } from "./protocol.ts";
 import { type Handshake, type Listener, open } from "./socket.ts";
 
 type Json = { [field: string]: unknown };
@@ -41,8 +41,7 @@ export class Wire {
       handshake,
     );
     if (hello) {
-      const client = { name: "agentvm-ts-client", version: "0.1.0" };
-      wire.message({ kind: "request", id: 1, type: "hello", body: { protocol_min: 1, protocol_max: 1, client, token: listener.token } });
+      wire.message({ kind: "request", id: 1, type: "hello", body: greeting(listener.token) });
       await wire.receive({ id: 1 });
     }
     return wire;
@@ -50,8 +49,8 @@ export class Wire {
 
   /** Sends JSON; the strings that are names of `values`, `$token` and `$vm` stand for those, the last VM created here. */
   message(message: Json, values: Record<string, string | undefined> = {}): void {
-    const all: typeof values = { ...values, $token: this.#listener.token, $vm: this.#vm };
-    this.#socket.send(JSON.stringify(message, (_, value) => all[value] ?? value));
+    const all = new Map(Object.entries({ ...values, $token: this.#listener.token, $vm: this.#vm }));
+    this.#socket.send(JSON.stringify(message, (_, value) => all.get(value) ?? value));
   }
 
   /** Sends text as it stands; bytes need not be UTF-8. */

