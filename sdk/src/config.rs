@@ -99,6 +99,37 @@ impl AgentOsConfig {
         self
     }
 
+    /// Memory the guest may use in all, bytes, what it has written to its file system included: at least 16 MiB. The
+    /// guest's largest process ends when it is met. Refused where this host has nothing that enforces it.
+    #[must_use]
+    pub fn memory_bytes(mut self, bytes: u64) -> Self {
+        self.vm.limits.memory_bytes = Some(bytes);
+        self
+    }
+
+    /// Processor time the guest may use in all, in thousandths of a processor: at least 10. Refused where this host has
+    /// nothing that enforces it.
+    #[must_use]
+    pub fn cpu_millicores(mut self, millicores: u64) -> Self {
+        self.vm.limits.cpu_millicores = Some(millicores);
+        self
+    }
+
+    /// Largest file a guest process may write, bytes.
+    #[must_use]
+    pub fn file_size_bytes(mut self, bytes: u64) -> Self {
+        self.vm.limits.file_size_bytes = Some(bytes);
+        self
+    }
+
+    /// Largest core a guest process may leave, bytes; none if not set. Refused while the host hands cores to a program
+    /// of its own.
+    #[must_use]
+    pub fn core_bytes(mut self, bytes: u64) -> Self {
+        self.vm.limits.core_bytes = Some(bytes);
+        self
+    }
+
     /// What the client itself keeps of processes.
     #[must_use]
     pub fn process_limits(mut self, limits: ProcessLimits) -> Self {

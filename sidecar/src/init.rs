@@ -32,11 +32,13 @@ mod start;
 mod stat;
 mod strings;
 mod table;
+mod terms;
 mod tree;
+mod usage;
 
 use std::os::fd::OwnedFd;
 
-pub use client::{Commands, Event, Events, Page, ReadError, StartSpec, Stdio};
+pub use client::{Commands, Event, Events, MemoryLimit, Page, ReadError, StartSpec, Stdio};
 pub(crate) use helper::MAX_HELPERS;
 pub(crate) use list::{MAX_ARGS, MAX_ARGS_BYTES};
 pub(crate) use messages::{Boot, Reading};
@@ -45,26 +47,41 @@ pub use messages::{Exit, StartStep};
 pub(crate) use messages::{Reply, Request};
 pub(crate) use rows::Handle;
 pub use rows::Row;
+pub use usage::Used;
 
 use crate::isolation::base::Base;
+use crate::isolation::cgroup::Entry;
+use crate::isolation::niceness::Niceness;
 use crate::isolation::plan::Plan;
 use crate::isolation::seccomp::Programs;
 use crate::packet;
 use crate::sys::{SingleThreaded, exec};
 
-/// Is init, in a process the zygote has just cloned. `go` says when the id maps are written.
+/// What a process that becomes init comes with.
+#[derive(Debug)]
+pub(crate) struct Arrival<'a> {
+    /// To the sidecar.
+    pub socket: &'a OwnedFd,
+    /// Says when the id maps are written.
+    pub go: OwnedFd,
+    /// The VM's groups.
+    pub entry: Entry,
+    pub niceness: Niceness,
+}
+
+/// Is init, in a process the zygote has just cloned.
 pub(crate) fn run(
     plan: &Plan,
     base: &Base,
     programs: &Programs,
-    socket: &OwnedFd,
-    go: OwnedFd,
+    arrival: Arrival<'_>,
     proof: SingleThreaded,
 ) -> ! {
-    let status = match boot::boot(plan, base, programs, socket, go) {
+    let socket = arrival.socket;
+    let status = match boot::boot(plan, base, programs, arrival, proof) {
         Ok(None) => 0,
-        Ok(Some(facts)) => match packet::send(socket, &packet::encode(&Boot::Ready(facts)), &[]) {
-            Ok(()) => server::serve(socket, plan, proof),
+        Ok(Some((facts, terms))) => match packet::send(socket, &packet::encode(&Boot::Ready(facts)), &[]) {
+            Ok(()) => server::serve(socket, &terms, proof),
             Err(_) => 1,
         },
         Err(fault) => {

@@ -16,6 +16,7 @@
 
 pub(crate) mod base;
 pub(crate) mod capabilities;
+pub(crate) mod cgroup;
 pub(crate) mod devices;
 pub(crate) mod etc;
 pub(crate) mod fault;
@@ -23,6 +24,7 @@ pub(crate) mod identity;
 pub(crate) mod kernel;
 pub(crate) mod mounts;
 pub(crate) mod network;
+pub(crate) mod niceness;
 pub(crate) mod path;
 pub(crate) mod plan;
 pub(crate) mod procfs;

@@ -19,7 +19,7 @@ use serde::de::DeserializeOwned;
 pub(crate) const MAX_BYTES: usize = 16 << 10;
 
 /// Most descriptors that come with one message.
-pub(crate) const MAX_DESCRIPTORS: usize = 4;
+pub(crate) const MAX_DESCRIPTORS: usize = 5;
 
 /// What came in.
 #[derive(Debug)]

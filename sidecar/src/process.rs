@@ -1,6 +1,7 @@
 //! A process as the sidecar keeps it, from `execute` until its outputs end.
 
 mod lifecycle;
+mod memory;
 mod start;
 
 use std::{sync::Arc, time::Duration};
@@ -20,6 +21,7 @@ use tokio::{
 };
 
 pub(crate) use lifecycle::{Action, Event, Failure, Lifecycle};
+use memory::Memory;
 pub(crate) use start::{Defaults, start};
 
 use crate::{
@@ -59,6 +61,7 @@ pub(crate) struct Process {
     pub(crate) deadline: Option<Instant>,
     /// Why it is being killed, where nobody asked for that.
     doom: Option<ExitCause>,
+    memory: Memory,
     pub(crate) pid: u32,
     started_at_ms: u64,
 }
@@ -87,6 +90,7 @@ impl Process {
         cwd: String,
         outputs: Outputs,
         deadline: Option<Instant>,
+        memory: Memory,
     ) -> Self {
         Self {
             lifecycle: Lifecycle::Starting { request },
@@ -99,6 +103,7 @@ impl Process {
             drain: execute.drain,
             deadline,
             doom: None,
+            memory,
             pid: 0,
             started_at_ms: 0,
         }
@@ -164,7 +169,11 @@ impl Process {
         let (exit_code, signal, cause) = match exit.signal {
             Some(signal) => {
                 // One that ended by itself before the kill met it has its own cause.
-                let cause = self.doom.filter(|_| killed).unwrap_or(ExitCause::Signaled);
+                let cause = match self.doom {
+                    Some(doom) if killed => doom,
+                    None if killed && self.memory.has_run_out() => ExitCause::Oom,
+                    _ => ExitCause::Signaled,
+                };
                 (128 + signal, Some(signal_name(signal)), cause)
             }
             None => (exit.exit_code.map_or(0, i32::from), None, ExitCause::Exited),

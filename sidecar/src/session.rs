@@ -300,6 +300,11 @@ fn not_created(error: &BootError) -> Rejection {
     if error.step() == Step::Config {
         return Rejection::invalid(error.path().unwrap_or("config"), error.to_string());
     }
+    if (error.step(), error.errno()) == (Step::Limits, libc::EOPNOTSUPP) {
+        let mut rejection = Rejection::invalid(error.path().unwrap_or("limits"), error.to_string());
+        rejection.code = Code::UNSUPPORTED;
+        return rejection;
+    }
     let mut rejection = Rejection::new(Code::from(errno::name(error.errno())), error.to_string());
     rejection.details.step = Some(error.step().to_string());
     rejection.details.errno = Some(error.errno());

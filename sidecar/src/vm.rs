@@ -10,6 +10,7 @@ pub(crate) mod deadlines;
 mod inspect;
 mod reading;
 mod table;
+mod usage;
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -51,6 +52,8 @@ pub(crate) struct Vm {
     environment: BTreeMap<String, String>,
     cwd: String,
     guest_ids: Option<(u32, u32)>,
+    /// What may be used of what, by the names of the isolation report.
+    limits: HashMap<String, u64>,
     state: Mutex<State>,
     /// Who reads `/proc` now: no more than init has helpers for.
     readings: Semaphore,
@@ -104,6 +107,12 @@ impl Vm {
             environment: booted.environment,
             cwd: booted.cwd,
             guest_ids: booted.guest_ids,
+            limits: booted
+                .report
+                .limits
+                .into_iter()
+                .filter_map(|limit| Some((limit.name, limit.effective?)))
+                .collect(),
             state: Mutex::default(),
             readings: Semaphore::new(init::MAX_HELPERS),
             settled: Notify::new(),
@@ -150,7 +159,12 @@ impl Vm {
                 return Err(Rejection::new(Code::ALREADY_EXISTS, format!("process {id} was started before")));
             }
         }
-        let defaults = Defaults { environment: &self.environment, cwd: &self.cwd, owner: self.guest_ids };
+        let defaults = Defaults {
+            environment: &self.environment,
+            cwd: &self.cwd,
+            owner: self.guest_ids,
+            commands: &self.commands,
+        };
         let started = process::start(&self.link, self.id, request, execute, &defaults)?;
         let mut state = self.lock();
         if let Some(deadline) = started.process.deadline

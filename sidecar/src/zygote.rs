@@ -22,8 +22,9 @@ use serde::de::DeserializeOwned;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-use crate::init::client::{self, Connection};
+use crate::init::client::{self, Connection, Lease};
 use crate::init::{Boot, Commands, Events};
+use crate::isolation::cgroup::{Cgroups, Entry};
 use crate::isolation::plan::Plan;
 use crate::isolation::uid_ranges::{UidRange, UidRanges};
 use crate::isolation::{At as _, Fault, Step, report};
@@ -47,6 +48,8 @@ struct Shared {
     process: Mutex<Arc<start::Process>>,
     /// The pool of uids, as root.
     ranges: Option<UidRanges>,
+    /// What limits VMs as a whole.
+    cgroups: Arc<Cgroups>,
 }
 
 /// A VM whose init said ready.
@@ -117,8 +120,10 @@ impl Zygote {
     pub fn start() -> Result<Self, StartError> {
         let ranges = if geteuid().is_root() { Some(UidRanges::open(std::process::id() * 64)) } else { None };
         let ranges = ranges.transpose().map_err(StartError)?;
+        // Before the zygote, which is to be in the group this process settles in.
+        let cgroups = Cgroups::open();
         let process = Mutex::new(Arc::new(start::Process::start()?));
-        Ok(Self { shared: Arc::new(Shared { process, ranges }) })
+        Ok(Self { shared: Arc::new(Shared { process, ranges, cgroups }) })
     }
 
     /// Creates a VM and waits until its init is ready. Needs a tokio runtime, which the result stays bound to.
@@ -127,7 +132,7 @@ impl Zygote {
     pub async fn create_vm(&self, id: VmId, config: &VmConfig) -> Result<Booted, BootError> {
         let range = self.take_range().map_err(BootError)?;
         let plan = plan::plan(id, config, range.as_ref()).map_err(BootError)?;
-        self.boot(plan, range, config).await.map_err(BootError)
+        self.boot(id, plan, range, config).await.map_err(BootError)
     }
 
     /// Creates a VM in which one step fails.
@@ -139,9 +144,10 @@ impl Zygote {
         errno: Errno,
     ) -> Result<Booted, BootError> {
         let range = self.take_range().map_err(BootError)?;
-        let mut plan = plan::plan(VmId::random(), config, range.as_ref()).map_err(BootError)?;
+        let id = VmId::random();
+        let mut plan = plan::plan(id, config, range.as_ref()).map_err(BootError)?;
         plan.failing = Some((step, errno.raw_os_error()));
-        self.boot(plan, range, config).await.map_err(BootError)
+        self.boot(id, plan, range, config).await.map_err(BootError)
     }
 
     /// The pid of the zygote process.
@@ -168,14 +174,24 @@ impl Zygote {
         Ok(())
     }
 
-    async fn boot(&self, plan: Plan, range: Option<UidRange>, config: &VmConfig) -> Result<Booted, Fault> {
-        let Born { socket, pid, pidfd } = self.bear(&plan).await?;
+    async fn boot(
+        &self,
+        id: VmId,
+        mut plan: Plan,
+        range: Option<UidRange>,
+        config: &VmConfig,
+    ) -> Result<Booted, Fault> {
+        let group = self.shared.cgroups.make(&format!("vm-{id}"), &plan::group_limits(&config.limits))?;
+        let entry = group.entry()?;
+        (plan.entry, plan.own_share) = (entry.kinds(), group.share().is_some());
+        let Born { socket, pid, pidfd } = self.bear(&plan, &entry).await?;
+        drop(entry);
         let facts = match receive(&socket).await? {
             Packet { message: Boot::Failed(fault), .. } => return Err(fault),
             Packet { message: Boot::Ready(facts), .. } => facts,
         };
-        let report = report::compose(&plan, &config.limits, facts, pid)?;
-        let connection = Connection::new(socket, pidfd, range).at(Step::Zygote)?;
+        let report = report::compose(&plan, config, &facts, pid, &group)?;
+        let connection = Connection::new(socket, pidfd, Lease::new(range, group)).at(Step::Zygote)?;
         let (commands, events) = client::split(connection);
         Ok(Booted {
             commands,
@@ -188,12 +204,12 @@ impl Zygote {
     }
 
     /// Has an init cloned; a zygote that has died is replaced once.
-    async fn bear(&self, plan: &Plan) -> Result<Born, Fault> {
+    async fn bear(&self, plan: &Plan, entry: &Entry) -> Result<Born, Fault> {
         let process = self.process();
-        match Born::from(&process, plan).await {
+        match Born::from(&process, plan, entry).await {
             Err(fault) if (fault.step, fault.errno) == (Step::Zygote, libc::EPIPE) => {
                 self.replace(&process)?;
-                Born::from(&self.process(), plan).await
+                Born::from(&self.process(), plan, entry).await
             }
             result => result,
         }
@@ -208,9 +224,9 @@ struct Born {
 }
 
 impl Born {
-    async fn from(process: &start::Process, plan: &Plan) -> Result<Self, Fault> {
+    async fn from(process: &start::Process, plan: &Plan, entry: &Entry) -> Result<Self, Fault> {
         let (ours, inits) = packet::pair().at(Step::Zygote)?;
-        process.send(plan, &inits).await.at(Step::Zygote)?;
+        process.send(plan, &inits, entry).await.at(Step::Zygote)?;
         drop(inits);
         let socket = watch(ours, Interest::READABLE | Interest::WRITABLE).at(Step::Zygote)?;
         let broken = |what| Fault::about(Step::Zygote, Errno::BADMSG, what);

@@ -18,7 +18,7 @@ pub use inspect::{
 };
 pub use signal::{Signal, UnknownSignal};
 pub(crate) use validate::validate_env;
-pub use validate::{MAX_STRING_BYTES, MAX_TOTAL_BYTES};
+pub use validate::{MAX_STRING_BYTES, MAX_TOTAL_BYTES, MIN_MEMORY_LIMIT_BYTES};
 
 /// Body of `execute`: starts a program, never a shell.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,6 +73,14 @@ pub struct Execute {
     /// Once the tree has used so much CPU time it is killed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_time_limit_ms: Option<u64>,
+    /// Bytes of memory the process and its descendants may use together; at least 4 MiB. Its largest process is killed
+    /// when it is met.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_limit_bytes: Option<u64>,
+    /// Where nothing can enforce `memory_limit_bytes` for all of them: hold each process to it for itself, rather than
+    /// refuse.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub allow_best_effort: bool,
 }
 
 impl Execute {
@@ -96,6 +104,8 @@ impl Execute {
             drain: None,
             timeout_ms: None,
             cpu_time_limit_ms: None,
+            memory_limit_bytes: None,
+            allow_best_effort: false,
         }
     }
 
@@ -218,6 +228,8 @@ pub enum ExitCause {
     Timeout,
     /// Killed with its tree when that had used up `cpu_time_limit_ms`.
     CpuLimit,
+    /// Killed by the kernel when a memory limit was met.
+    Oom,
     /// A cause this version does not know.
     #[serde(other)]
     Unknown,

@@ -52,6 +52,14 @@ impl VmConfig {
     /// Refuses what no VM could be built from; the client asks before sending, the sidecar before building.
     pub fn validate(&self) -> Result<(), Rejection> {
         validate_env(&self.env)?;
+        self.limits.validate()?;
+        // To a tmpfs, zero is no limit.
+        at_least("writable_layer.size_bytes", self.writable_layer.size_bytes, 1)?;
+        at_least("writable_layer.inodes", self.writable_layer.inodes, 1)?;
+        if let Some(name) = self.hostname.as_ref().filter(|name| !is_hostname(name)) {
+            let fault = format!("hostname {name:?} is not 1 to 64 of A-Z a-z 0-9 . -");
+            return Err(Rejection::invalid("hostname", fault));
+        }
         if let Some(cwd) = &self.cwd {
             let fault = match cwd {
                 _ if !cwd.starts_with('/') => format!("Path must be absolute: {cwd}"),
@@ -106,6 +114,21 @@ pub struct VmLimits {
     /// of the sidecar's own limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub open_files: Option<u64>,
+    /// Bytes of memory the guest may use in all, what it has written to its file system included; at least 16 MiB. No
+    /// limit if absent. Refused where nothing can enforce it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
+    /// Thousandths of a processor the guest may use in all; at least 10. No limit if absent. Refused where nothing can
+    /// enforce it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_millicores: Option<u64>,
+    /// Bytes of the largest file a guest process may write; no limit but the sidecar's own if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file_size_bytes: Option<u64>,
+    /// Bytes of the largest core a guest process may leave; none if absent. Refused while the host hands cores to a
+    /// program of its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub core_bytes: Option<u64>,
 }
 
 impl VmLimits {
@@ -115,6 +138,31 @@ impl VmLimits {
     pub const DEFAULT_OPEN_FILES: u64 = 65_536;
     /// Real pids stay at or below this, so they never meet the synthetic ones, which start at 1 000 000.
     pub const PID_MAX: u64 = 999_999;
+    /// 16 MiB of memory: below that no VM is of use.
+    pub const MIN_MEMORY_BYTES: u64 = 16 << 20;
+    /// A hundredth of a processor: the kernel counts no less.
+    pub const MIN_CPU_MILLICORES: u64 = 10;
+
+    fn validate(&self) -> Result<(), Rejection> {
+        at_least("limits.pids", self.pids, 1)?;
+        at_least("limits.open_files", self.open_files, 1)?;
+        at_least("limits.memory_bytes", self.memory_bytes, Self::MIN_MEMORY_BYTES)?;
+        at_least("limits.cpu_millicores", self.cpu_millicores, Self::MIN_CPU_MILLICORES)
+    }
+}
+
+fn at_least(field: &str, value: Option<u64>, least: u64) -> Result<(), Rejection> {
+    match value {
+        Some(value) if value < least => {
+            Err(Rejection::invalid(field, format!("{field} is {value}, the least is {least}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn is_hostname(name: &str) -> bool {
+    (1..=64).contains(&name.len())
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'.' || byte == b'-')
 }
 
 /// Body of `vm_created`.
@@ -211,7 +259,7 @@ pub struct SeccompReport {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LimitReport {
-    /// `pids`, `open_files`, `core`, `pid_max`, `disk_bytes`, `disk_inodes`, …
+    /// As the field of the configuration, or `pid_max`, `disk_bytes`, `disk_inodes`, `cpu_share`, `exec_memory_bytes`.
     pub name: String,
     /// What was asked for; absent if nothing was.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -221,6 +269,9 @@ pub struct LimitReport {
     pub effective: Option<u64>,
     /// `rlimit`, `tmpfs`, `sysctl`, `cgroup`, or `none`.
     pub enforced_by: String,
+    /// Why nothing enforces it, where something else could.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub missing: Option<String>,
 }
 
 /// Something that holds only in part.

@@ -20,6 +20,8 @@ pub(super) struct StartOptions {
     cwd: Option<PathBuf>,
     pub(super) timeout: Option<Duration>,
     cpu_time_limit: Option<Duration>,
+    memory_limit: Option<u64>,
+    allow_best_effort: bool,
 }
 
 impl StartOptions {
@@ -32,6 +34,8 @@ impl StartOptions {
         }
         execute.timeout_ms = self.timeout.map(millis);
         execute.cpu_time_limit_ms = self.cpu_time_limit.map(millis);
+        execute.memory_limit_bytes = self.memory_limit;
+        execute.allow_best_effort = self.allow_best_effort;
     }
 }
 
@@ -92,6 +96,27 @@ macro_rules! start_options {
         #[doc(alias = "cpuTimeLimitMs")]
         pub fn cpu_time_limit(mut self, limit: Duration) -> Self {
             self.start.cpu_time_limit = Some(limit);
+            self
+        }
+
+        /// How much memory the command and all its descendants together may use, bytes: at least 4 MiB; no limit but
+        /// the VM's if not set. When it is met the kernel kills the largest of them; if that is the command itself, the
+        /// outcome has the cause [`Oom`](crate::ExitCause::Oom). Where nothing can enforce it the call is refused with
+        /// `unsupported`, which tells what is missing, unless [`allow_best_effort`](Self::allow_best_effort) is set.
+        #[must_use]
+        #[doc(alias = "memoryLimitBytes")]
+        pub fn memory_limit(mut self, bytes: u64) -> Self {
+            self.start.memory_limit = Some(bytes);
+            self
+        }
+
+        /// Where nothing can enforce [`memory_limit`](Self::memory_limit) for the whole tree, hold each of its processes
+        /// to it for itself (`RLIMIT_DATA`: an allocation beyond it fails) instead of refusing; false if not set.
+        /// Whether that is so on a host is told by `memory_bytes` of
+        /// [`isolation_report`](crate::AgentOs::isolation_report): it says what is missing.
+        #[must_use]
+        pub fn allow_best_effort(mut self, allow: bool) -> Self {
+            self.start.allow_best_effort = allow;
             self
         }
     };

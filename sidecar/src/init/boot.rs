@@ -1,31 +1,45 @@
 //! From a fresh clone to PID 1 of a VM: the order in which everything is built and then locked.
 
-use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::fd::AsRawFd;
 
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::process::{DumpableBehavior, set_dumpable_behavior, setsid, umask};
 use rustix::system::sethostname;
+use rustix::thread::UnshareFlags;
 
+use super::Arrival;
+use super::terms::Terms;
 use crate::isolation::base::Base;
 use crate::isolation::plan::Plan;
 use crate::isolation::report::Facts;
 use crate::isolation::seccomp::Programs;
-use crate::isolation::{At as _, Fault, Step, capabilities, identity, network, rlimits, root_filesystem};
-use crate::sys::{descriptors, signals};
+use crate::isolation::{
+    At as _, Fault, Step, capabilities, cgroup, identity, network, rlimits, root_filesystem,
+};
+use crate::sys::clone::unshare;
+use crate::sys::{SingleThreaded, descriptors, signals};
 use crate::zygote::IGNORED;
 
 /// Builds the VM around this process. `None`: the zygote gave up on it.
-pub(super) fn boot(
-    plan: &Plan,
+pub(super) fn boot<'a>(
+    plan: &'a Plan,
     base: &Base,
     programs: &Programs,
-    socket: &OwnedFd,
-    go: OwnedFd,
-) -> Result<Option<Facts>, Fault> {
+    arrival: Arrival<'_>,
+    proof: SingleThreaded,
+) -> Result<Option<(Facts, Terms<'a>)>, Fault> {
+    let Arrival { socket, go, entry, niceness } = arrival;
     if rustix::io::read(&go, &mut [0]).at(Step::IdMaps)? == 0 {
         return Ok(None);
     }
     drop(go);
+
+    plan.reach(Step::Limits)?;
+    entry.boot.into_iter().try_for_each(cgroup::enter).at_path(Step::Limits, "cgroup")?;
+    // Only now, so that what is inside sees its own group as the root of all.
+    unshare(proof, UnshareFlags::NEWCGROUP).at_path(Step::Limits, "cgroup namespace")?;
+    let niceness = niceness.settle(plan.own_share).at_path(Step::Limits, "niceness")?;
+    let terms = Terms { plan, entrance: entry.guest, niceness };
 
     plan.reach(Step::Identity)?;
     identity::become_id(plan.id_maps.init_id(plan.guest), plan.id_maps).at(Step::Identity)?;
@@ -34,7 +48,8 @@ pub(super) fn boot(
     IGNORED.into_iter().for_each(signals::restore);
 
     plan.reach(Step::Descriptors)?;
-    descriptors::close_all_but(socket.as_raw_fd()).at(Step::Descriptors)?;
+    let entrance = terms.entrance.as_ref().map_or(socket.as_raw_fd(), AsRawFd::as_raw_fd);
+    descriptors::close_all_but([socket.as_raw_fd(), entrance]).at(Step::Descriptors)?;
     set_dumpable_behavior(DumpableBehavior::NotDumpable).at_path(Step::Descriptors, "dumpable")?;
 
     let built = root_filesystem::build(plan, base)?;
@@ -46,7 +61,7 @@ pub(super) fn boot(
     network::bring_loopback_up()?;
 
     plan.reach(Step::Rlimits)?;
-    rlimits::limit_vm()?;
+    rlimits::limit_vm(&plan.limits)?;
     plan.reach(Step::Capabilities)?;
     capabilities::lock_in(plan.guest)?;
     plan.reach(Step::Seccomp)?;
@@ -55,7 +70,7 @@ pub(super) fn boot(
     // Zero until here, so that what is built gets the modes it is given; guests expect the usual one.
     umask(Mode::WGRP | Mode::WOTH);
     plan.reach(Step::Report)?;
-    Facts::read_back(plan, &built).map(Some)
+    Ok(Some((Facts::read_back(plan, &built)?, terms)))
 }
 
 /// Replaces the host's `/dev/null` on the standard streams, which guest processes may inherit.

@@ -13,10 +13,12 @@ use std::sync::Arc;
 use agentvm_wire::{id::ProcessId, process::SignalTarget};
 use rustix::io::Errno;
 
-pub(crate) use connection::Connection;
+pub(crate) use connection::{Connection, Lease};
 pub use reading::{Page, ReadError};
 pub(in crate::init) use spec::now_ns;
-pub use spec::{StartSpec, Stdio};
+pub use spec::{MemoryLimit, StartSpec, Stdio};
+
+use crate::isolation::cgroup::Group;
 
 use super::messages::{Exit, Reply, Request, StartStep};
 
@@ -114,6 +116,11 @@ impl Commands {
     /// Sends SIGTERM to everything in the VM. [`Event::Ended`] follows when nothing is left of it.
     pub fn terminate(&self) {
         self.connection.send(&Request::Terminate, Vec::new());
+    }
+
+    /// What the VM's groups count; nothing once it is gone.
+    pub(crate) fn group<T>(&self, ask: impl FnOnce(&Group) -> T) -> Option<T> {
+        self.connection.with_group(ask)
     }
 
     /// Ends the VM at once: SIGKILL to init. [`Event::Ended`] follows when everything in it is gone.

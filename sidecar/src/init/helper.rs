@@ -146,13 +146,14 @@ impl Server<'_> {
     /// ENOSPC if not all rows fitted.
     fn write_all(&self, request: &ReadRequest) -> Result<(), Errno> {
         signals::unblock_all()?;
-        descriptors::close_all_but(request.file.as_raw_fd())?;
+        descriptors::close_all_but([request.file.as_raw_fd()])?;
         let members = Members::open()?;
         let file = request.file.try_clone().map_err(|_| Errno::MFILE)?;
         let mut rows = Writer::new(file, request.max_bytes);
         let written = match request.what {
             Reading::Table { after } => self.write_table(&members, after, &mut rows),
             Reading::Cmdline { of, offset } => self.write_cmdline(&members, of, offset, &mut rows),
+            Reading::Usage => self.write_usage(&members, &mut rows),
             Reading::FileHandles { of, after } => self.write_file_handles(&members, of, after, &mut rows),
         };
         match written {

@@ -22,7 +22,8 @@ pub(crate) enum Boot {
 /// From the sidecar to init.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Request {
-    /// Start a process. Descriptors: the memfd of [`Text::Memory`], then one for each [`Stream::Passed`].
+    /// Start a process. Descriptors: the memfd of [`Text::Memory`], the entrance of [`Memory::Group`], then one for each
+    /// [`Stream::Passed`].
     Start {
         /// Its name from now on.
         process: ProcessId,
@@ -82,6 +83,8 @@ pub(crate) enum Reading {
         /// Than this; all if there is none.
         after: Option<u32>,
     },
+    /// What the VM uses, as one `Used`.
+    Usage,
 }
 
 /// What a new process shall be.
@@ -101,6 +104,17 @@ pub(crate) struct Start {
     pub deadline_ns: Option<u64>,
     /// Microseconds of CPU time that its tree may use.
     pub cpu_limit_us: Option<u64>,
+    /// What holds it to a memory limit of its own.
+    pub memory: Option<Memory>,
+}
+
+/// What holds a process to a memory limit of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Memory {
+    /// A group whose entrance came along.
+    Group,
+    /// `RLIMIT_DATA`, bytes.
+    Each(u64),
 }
 
 /// Strings, each ended by a NUL.

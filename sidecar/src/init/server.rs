@@ -19,8 +19,8 @@ use super::reap::now_ms;
 use super::spare::Spare;
 use super::start::{self, Child};
 use super::table::{Process, Stage, Table};
+use super::terms::Terms;
 use super::tree::TreeKill;
-use crate::isolation::plan::Plan;
 use crate::packet::{self, Packet};
 use crate::sys::{SingleThreaded, signals};
 
@@ -36,7 +36,7 @@ const REQUESTS_PER_TURN: usize = 32;
 
 /// PID 1, at work.
 pub(super) struct Server<'a> {
-    pub(super) plan: &'a Plan,
+    pub(super) terms: &'a Terms<'a>,
     pub(super) proof: SingleThreaded,
     pub(super) table: Table,
     pub(super) members: Members,
@@ -64,8 +64,8 @@ pub(super) struct Server<'a> {
 pub(super) struct Gone;
 
 /// Serves until the sidecar closes the socket; returns the exit status.
-pub(super) fn serve(socket: &OwnedFd, plan: &Plan, proof: SingleThreaded) -> i32 {
-    match Server::new(socket, plan, proof) {
+pub(super) fn serve(socket: &OwnedFd, terms: &Terms<'_>, proof: SingleThreaded) -> i32 {
+    match Server::new(socket, terms, proof) {
         Ok(mut server) => loop {
             if let Err(Gone) = server.turn() {
                 return 0;
@@ -76,14 +76,14 @@ pub(super) fn serve(socket: &OwnedFd, plan: &Plan, proof: SingleThreaded) -> i32
 }
 
 impl<'a> Server<'a> {
-    fn new(socket: &'a OwnedFd, plan: &'a Plan, proof: SingleThreaded) -> rustix::io::Result<Self> {
+    fn new(socket: &'a OwnedFd, terms: &'a Terms<'a>, proof: SingleThreaded) -> rustix::io::Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         let children = signals::child_changes()?;
         let interest = EventFlags::IN;
         epoll::add(&epoll, socket, EventData::new_u64(SOCKET), interest)?;
         epoll::add(&epoll, &children, EventData::new_u64(CHILDREN), EventFlags::IN)?;
         Ok(Self {
-            plan,
+            terms,
             proof,
             table: Table::default(),
             members: Members::open()?,

@@ -74,7 +74,7 @@ impl Server<'_> {
         request: &Packet<Start>,
         deadline: Instant,
     ) -> Result<(), Gone> {
-        match fork_child(Some(request), self.plan, self.proof) {
+        match fork_child(Some(request), self.terms, self.proof) {
             Ok(child) => {
                 self.watch(id, child, deadline, request.message.cpu_limit_us, None);
                 Ok(())
@@ -89,7 +89,7 @@ impl Server<'_> {
         let due = std::mem::take(&mut self.spare_is_due) && !self.terminating;
         if due && self.spare.is_none() && self.helpers.is_empty() {
             // Without one, the next start forks and says what is wrong.
-            let child = fork_child(None, self.plan, self.proof).ok();
+            let child = fork_child(None, self.terms, self.proof).ok();
             let until = Instant::now() + PATIENCE;
             self.spare = child.map(|child| Spare { child, until, given_up: false });
         }

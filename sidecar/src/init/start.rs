@@ -24,11 +24,12 @@ use rustix::time::Timespec;
 use serde::{Deserialize, Serialize};
 
 use super::client::now_ns;
-use super::messages::{Start, StartStep, Stream, Text};
+use super::messages::{Memory, Start, StartStep, Stream, Text};
 use super::reap::now_ms;
 use super::strings::Strings;
+use super::terms::Terms;
 use crate::isolation::plan::Plan;
-use crate::isolation::{capabilities, identity, rlimits};
+use crate::isolation::{capabilities, cgroup, identity, rlimits};
 use crate::packet::{self, Packet};
 use crate::sys::clone::{Forked, fork};
 use crate::sys::exec::exit_now;
@@ -89,7 +90,7 @@ enum Told {
 /// Forks a child that becomes what is requested; without a request, one that waits for it.
 pub(super) fn fork_child(
     request: Option<&Packet<Start>>,
-    plan: &Plan,
+    terms: &Terms<'_>,
     proof: SingleThreaded,
 ) -> Result<Child, StartFault> {
     let (inits, childs) = packet::pair().map_err(at(StartStep::Fork))?;
@@ -97,7 +98,7 @@ pub(super) fn fork_child(
         Forked::Parent(pid) => Ok(Child { pid, socket: inits }),
         Forked::Child => {
             drop(inits);
-            let Err(fault) = run(request, plan, &childs);
+            let Err(fault) = run(request, terms, &childs);
             // A fresh socket has room for it; without it init sees a failed handshake.
             let _ = packet::send(&childs, &packet::encode(&Told::Fault(fault)), &[]);
             exit_now(127)
@@ -106,18 +107,19 @@ pub(super) fn fork_child(
 }
 
 /// Is the child.
-fn run(request: Option<&Packet<Start>>, plan: &Plan, init: &OwnedFd) -> Result<Infallible, StartFault> {
+fn run(request: Option<&Packet<Start>>, terms: &Terms<'_>, init: &OwnedFd) -> Result<Infallible, StartFault> {
     signals::unblock_all().map_err(at(StartStep::Session))?;
     signals::restore(libc::SIGXFSZ);
     setsid().map_err(at(StartStep::Session))?;
+    terms.accept().map_err(at(StartStep::Limits))?;
     let mark = statat(CWD, "/proc/self/ns/uts", AtFlags::empty()).map_err(at(StartStep::Handshake))?.st_ino;
     if let Some(request) = request {
-        return become_guest_and_exec(request, plan, mark, init);
+        return become_guest_and_exec(request, terms.plan, mark, init);
     }
-    descriptors::close_all_but(init.as_raw_fd()).map_err(at(StartStep::Stdio))?;
+    descriptors::close_all_but([init.as_raw_fd()]).map_err(at(StartStep::Stdio))?;
     // Never dropped: the child closes by number what came along, as it does with what came by the fork.
     let request = ManuallyDrop::new(await_request(init)?);
-    become_guest_and_exec(&request, plan, mark, init)
+    become_guest_and_exec(&request, terms.plan, mark, init)
 }
 
 fn await_request(init: &OwnedFd) -> Result<Packet<Start>, StartFault> {
@@ -132,11 +134,15 @@ fn become_guest_and_exec(
     mark: u64,
     init: &OwnedFd,
 ) -> Result<Infallible, StartFault> {
-    let (memory, passed) = split(request)?;
-    connect_streams(request.message.streams, passed).map_err(at(StartStep::Stdio))?;
-    let strings = Strings::read(&request.message, memory).map_err(at(StartStep::Request))?;
-    descriptors::close_all_but(init.as_raw_fd()).map_err(at(StartStep::Stdio))?;
+    let Passed { text, group, streams } = split(request)?;
+    connect_streams(request.message.streams, streams).map_err(at(StartStep::Stdio))?;
+    let strings = Strings::read(&request.message, text).map_err(at(StartStep::Request))?;
+    group.map_or(Ok(()), cgroup::enter).map_err(at(StartStep::Limits))?;
+    descriptors::close_all_but([init.as_raw_fd()]).map_err(at(StartStep::Stdio))?;
     rlimits::limit_guest(&plan.limits).map_err(at(StartStep::Limits))?;
+    if let Some(Memory::Each(bytes)) = request.message.memory {
+        rlimits::limit_data(bytes).map_err(at(StartStep::Limits))?;
+    }
     // As long as this runs our code nobody in the VM may look into it; exec ends that.
     set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(at(StartStep::Identity))?;
     identity::become_id(plan.guest.id(), plan.id_maps).map_err(at(StartStep::Identity))?;
@@ -151,19 +157,24 @@ fn become_guest_and_exec(
     Err(StartFault::new(StartStep::Exec, refused))
 }
 
-/// The memfd, if the text is in one, and the descriptors of the passed streams: exactly those that must be there.
-fn split(request: &Packet<Start>) -> Result<(Option<&OwnedFd>, &[OwnedFd]), StartFault> {
-    let (memory, passed) = match (&request.message.text, &request.descriptors[..]) {
-        (Text::Memory, [memory, passed @ ..]) => (Some(memory), passed),
-        (Text::Inline(_), passed) => (None, passed),
-        (Text::Memory, []) => return Err(StartFault::new(StartStep::Request, Errno::BADF)),
-    };
-    let expected = request.message.streams.iter().filter(|stream| **stream == Stream::Passed).count();
-    if passed.len() == expected {
-        Ok((memory, passed))
-    } else {
-        Err(StartFault::new(StartStep::Request, Errno::BADF))
+/// The descriptors that came along.
+struct Passed<'a> {
+    text: Option<&'a OwnedFd>,
+    group: Option<&'a OwnedFd>,
+    streams: &'a [OwnedFd],
+}
+
+/// Names the descriptors: exactly those that must be there.
+fn split(Packet { message, descriptors }: &Packet<Start>) -> Result<Passed<'_>, StartFault> {
+    let text = usize::from(message.text == Text::Memory);
+    let group = usize::from(message.memory == Some(Memory::Group));
+    let streams = message.streams.iter().filter(|stream| **stream == Stream::Passed).count();
+    if descriptors.len() != text + group + streams {
+        return Err(StartFault::new(StartStep::Request, Errno::BADF));
     }
+    let (text, rest) = descriptors.split_at(text);
+    let (group, streams) = rest.split_at(group);
+    Ok(Passed { text: text.first(), group: group.first(), streams })
 }
 
 /// Puts the streams on descriptors 0 to 2. `Null` is what init itself has there.

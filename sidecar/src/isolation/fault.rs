@@ -25,6 +25,8 @@ pub enum Step {
     Base,
     /// Taking a range of uids.
     UidRange,
+    /// The groups that limit the VM as a whole.
+    Limits,
     /// Making the VM's namespaces.
     Namespaces,
     /// Mapping the VM's user and group ids.
@@ -79,6 +81,7 @@ impl Step {
             Self::MountNamespace => "mount_namespace",
             Self::Base => "base",
             Self::UidRange => "uid_range",
+            Self::Limits => "limits",
             Self::Namespaces => "namespaces",
             Self::IdMaps => "id_maps",
             Self::Identity => "identity",
@@ -147,6 +150,10 @@ impl Fault {
             Step::Proc if denied => Some(
                 "the /proc this program sees is covered in places, so the kernel refuses a new one: in Docker \
                  --security-opt systempaths=unconfined, in Kubernetes procMount: Unmasked with hostUsers: false",
+            ),
+            Step::Limits if self.errno == libc::EOPNOTSUPP => Some(
+                "nothing here can enforce it: run the sidecar as root, or in a cgroup that is delegated to its user \
+                 (systemd-run --user --scope -p Delegate=yes PROGRAM); `agentvm-sidecar doctor` says what is missing",
             ),
             Step::UidRange => Some("as root, /run/agentvm must be writable"),
             _ if self.errno == libc::EFBIG => {

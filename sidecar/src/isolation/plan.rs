@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::cgroup::EntryKinds;
 use super::fault::Step;
 use super::identity::{Guest, IdMaps};
 
@@ -22,6 +23,10 @@ pub(crate) struct Plan {
     pub inodes: u64,
     /// What each guest process is limited to.
     pub limits: GuestLimits,
+    /// Which of its groups come along, as descriptors.
+    pub entry: EntryKinds,
+    /// It has a share of the processor for itself.
+    pub own_share: bool,
     /// Test builds: the step that shall fail, and how.
     pub failing: Option<(Step, i32)>,
 }
@@ -49,4 +54,8 @@ pub(crate) struct GuestLimits {
     pub pids: u64,
     /// `RLIMIT_NOFILE`.
     pub open_files: u64,
+    /// `RLIMIT_FSIZE` in bytes.
+    pub file_size: Option<u64>,
+    /// `RLIMIT_CORE` in bytes; without it no core is written.
+    pub core: Option<u64>,
 }

@@ -1,20 +1,22 @@
 //! The isolation report: read back from inside by init, completed outside by the sidecar.
 
+mod limits;
+
 use std::fs::read_to_string;
 
 use agentvm_wire::vm::{
-    GuestIdentity, IdMapping, Isolation, IsolationReport, LimitReport, Namespaces, Partial, SeccompReport,
-    VmLimits,
+    GuestIdentity, IdMapping, Isolation, IsolationReport, Namespaces, Partial, SeccompReport, VmConfig,
 };
 use rustix::fs::{AtFlags, CWD, statat, statvfs};
 use rustix::process::{Pid, Resource, getrlimit};
 use serde::{Deserialize, Serialize};
 
 use super::capabilities;
+use super::cgroup::{Controller, Group};
 use super::identity::IdMaps;
 use super::plan::Plan;
 use super::root_filesystem::Built;
-use super::{At as _, Fault, Step};
+use super::{At as _, Fault, Step, rlimits};
 
 /// What init sees of its own VM.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,6 +31,7 @@ pub(crate) struct Facts {
     disk_inodes: u64,
     pid_max: Option<u64>,
     core: Option<u64>,
+    file_size: Option<u64>,
     partial: Vec<(String, String)>,
 }
 
@@ -63,6 +66,7 @@ impl Facts {
                 .ok()
                 .and_then(|text| text.trim().parse().ok()),
             core: getrlimit(Resource::Core).maximum,
+            file_size: getrlimit(Resource::Fsize).maximum,
             partial: partial(plan, built),
         })
     }
@@ -74,14 +78,10 @@ fn partial(plan: &Plan, built: &Built) -> Vec<(String, String)> {
     if !built.pid_max_holds {
         add("pid_max", "a pid namespace has a pid limit of its own only since Linux 6.14");
     }
-    if plan.guest.root && matches!(plan.id_maps, IdMaps::Range(_)) {
-        add("pids", "root of the VM may use several uids, and each has the limit for itself");
-    }
     if plan.id_maps == IdMaps::Single && rustix::process::getgroups().is_ok_and(|groups| !groups.is_empty()) {
         add("groups", "the sidecar's supplementary groups cannot be dropped without privileges");
     }
-    let piped = read_to_string("/proc/sys/kernel/core_pattern").is_ok_and(|pattern| pattern.starts_with('|'));
-    if piped && getrlimit(Resource::Core).maximum == Some(0) {
+    if rlimits::cores_are_piped() && getrlimit(Resource::Core).maximum == Some(0) {
         add(
             "core",
             "a core limit of 0 does not stop the host's core handler, and the sidecar's own allows no other",
@@ -93,10 +93,17 @@ fn partial(plan: &Plan, built: &Built) -> Vec<(String, String)> {
 /// Completes what init saw with what only the sidecar sees: the id maps in its own terms, and what was asked for.
 pub(crate) fn compose(
     plan: &Plan,
-    requested: &VmLimits,
-    facts: Facts,
+    config: &VmConfig,
+    facts: &Facts,
     pid: Pid,
+    group: &Group,
 ) -> Result<IsolationReport, Fault> {
+    let mut partial = facts.partial.clone();
+    if plan.guest.root && matches!(plan.id_maps, IdMaps::Range(_)) && group.limit(Controller::Pids).is_none()
+    {
+        let why = "root of the VM may use several uids, and each has the limit for itself";
+        partial.push(("pids".to_owned(), why.to_owned()));
+    }
     let [user, pid_ns, mnt, net, uts, ipc, cgroup] = facts.namespaces.map(|inode| inode.to_string());
     Ok(IsolationReport {
         isolation: Isolation::Sandbox,
@@ -112,28 +119,9 @@ pub(crate) fn compose(
         },
         no_new_privs: facts.no_new_privs,
         seccomp: SeccompReport { mode: facts.seccomp_mode, filters: facts.seccomp_filters },
-        limits: limits(plan, requested, &facts),
-        partial: facts.partial.into_iter().map(|(what, why)| Partial { what, why }).collect(),
+        limits: limits::report(plan, config, facts, group),
+        partial: partial.into_iter().map(|(what, why)| Partial { what, why }).collect(),
     })
-}
-
-fn limits(plan: &Plan, requested: &VmLimits, facts: &Facts) -> Vec<LimitReport> {
-    let limit = |name: &str, requested, effective, enforced_by: &str| LimitReport {
-        name: name.to_owned(),
-        requested,
-        effective,
-        enforced_by: enforced_by.to_owned(),
-    };
-    vec![
-        limit("pids", requested.pids, Some(plan.limits.pids), "rlimit"),
-        limit("open_files", requested.open_files, Some(plan.limits.open_files), "rlimit"),
-        limit("core", None, facts.core, "rlimit"),
-        limit("pid_max", None, facts.pid_max, "sysctl"),
-        limit("disk_bytes", Some(plan.size_bytes), Some(facts.disk_bytes), "tmpfs"),
-        limit("disk_inodes", Some(plan.inodes), Some(facts.disk_inodes), "tmpfs"),
-        limit("memory", None, None, "none"),
-        limit("cpu", None, None, "none"),
-    ]
 }
 
 fn read_map(pid: Pid, name: &str) -> Result<Vec<IdMapping>, Fault> {

@@ -7,10 +7,8 @@ use super::plan::GuestLimits;
 use super::{At as _, Fault, Step};
 use crate::sys::signals;
 
-/// Limits of init and everything it starts. `RLIMIT_CORE` is 1, not 0: only that keeps a core handler behind a pipe
-/// (`core(5)`) from being run by a crash in here.
-const EVERYWHERE: [(Resource, u64); 6] = [
-    (Resource::Core, 1),
+/// Limits of init and everything it starts.
+const EVERYWHERE: [(Resource, u64); 5] = [
     (Resource::Rtprio, 0),
     (Resource::Nice, 0),
     (Resource::Memlock, 64 << 10),
@@ -33,8 +31,19 @@ fn raise_open_files() {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
 }
 
+/// `RLIMIT_CORE` where no core is wanted: not 0, because only 1 keeps a core handler behind a pipe (`core(5)`) from being
+/// run by a crash.
+const NO_CORE: u64 = 1;
+
+/// Whether the host hands cores to a program of its own.
+pub(crate) fn cores_are_piped() -> bool {
+    std::fs::read_to_string("/proc/sys/kernel/core_pattern").is_ok_and(|pattern| pattern.starts_with('|'))
+}
+
 /// Sets the limits of the whole VM. A hard limit that is already lower stays.
-pub(crate) fn limit_vm() -> Result<(), Fault> {
+pub(crate) fn limit_vm(limits: &GuestLimits) -> Result<(), Fault> {
+    let core = limits.core.unwrap_or(NO_CORE);
+    lower(Resource::Core, core).at_path(Step::Rlimits, "Core")?;
     for (resource, value) in EVERYWHERE {
         lower(resource, value).at_path(Step::Rlimits, format!("{resource:?}"))?;
     }
@@ -44,7 +53,13 @@ pub(crate) fn limit_vm() -> Result<(), Fault> {
 /// Sets the limits of a guest process: only there, so that init can still start a helper when the guest is at them.
 pub(crate) fn limit_guest(limits: &GuestLimits) -> rustix::io::Result<()> {
     lower(Resource::Nofile, limits.open_files)?;
+    limits.file_size.map_or(Ok(()), |bytes| lower(Resource::Fsize, bytes))?;
     lower(Resource::Nproc, limits.pids)
+}
+
+/// Holds this process, and each descendant for itself, to so many bytes of data: all there is without a memory group.
+pub(crate) fn limit_data(bytes: u64) -> rustix::io::Result<()> {
+    lower(Resource::Data, bytes)
 }
 
 /// What a guest process really gets of a limit that was asked for.

@@ -10,9 +10,9 @@ use agentvm_wire::{
 };
 use tokio::{io::unix::AsyncFd, sync::Notify, time::Instant};
 
-use super::{Outputs, Process, not_in_time};
+use super::{Outputs, Process, memory::Memory, not_in_time};
 use crate::{
-    init::{StartSpec, Stdio},
+    init::{Commands, StartSpec, Stdio},
     link::Link,
     stdio::{
         pipe::{self, Owner},
@@ -35,6 +35,7 @@ pub(crate) struct Defaults<'a> {
     pub(crate) environment: &'a BTreeMap<String, String>,
     pub(crate) cwd: &'a str,
     pub(crate) owner: Owner,
+    pub(crate) commands: &'a Commands,
 }
 
 /// Opens the streams, makes the pipes and gathers what init needs.
@@ -54,6 +55,7 @@ pub(crate) fn start(
     let streams = execute.streams;
     link.open_streams([streams.stdin, streams.stdout, streams.stderr].into_iter().flatten().collect())?;
 
+    let (memory, memory_limit) = Memory::limit(defaults.commands, &execute)?;
     let pipes = Pipes::make(&execute, defaults.owner).map_err(|error| no_pipes(&error))?;
     let activity = Arc::new(Notify::new());
     let mut pumps: Vec<Work> = Vec::new();
@@ -77,7 +79,7 @@ pub(crate) fn start(
     }
 
     let cwd = execute.cwd.clone().unwrap_or_else(|| defaults.cwd.to_owned());
-    let process = Process::new(request, &execute, cwd, outputs, deadline);
+    let process = Process::new(request, &execute, cwd, outputs, deadline, memory);
     let spec = StartSpec {
         env: environment(defaults.environment, &execute.env),
         cwd: execute
@@ -91,6 +93,7 @@ pub(crate) fn start(
         stdout: pipes.stdout,
         stderr: pipes.stderr,
         deadline: deadline.map(Instant::into_std),
+        memory: memory_limit,
         cpu_limit: execute.cpu_time_limit_ms.map(Duration::from_millis),
     };
     Ok(Started { process, spec, pumps })

@@ -1,12 +1,15 @@
 //! `clone(2)` and `unshare(2)`: new processes and new namespaces, for processes with one thread.
 
-use std::os::fd::{FromRawFd as _, OwnedFd};
+use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 
 use rustix::io::Errno;
 use rustix::process::Pid;
 use rustix::thread::UnshareFlags;
 
 use super::check;
+
+/// As in `linux/sched.h`; libc's has too few bits.
+const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 
 /// Proof that this process has one thread, so that a forked copy of it may run any code: no lock can be held by a
 /// thread that does not exist in the copy.
@@ -30,18 +33,32 @@ pub(crate) enum Forked {
     Child,
 }
 
-/// Forks into new namespaces; the parent also gets a pidfd. The child's exit raises SIGCHLD.
+/// Forks into new namespaces, and into a control group of version 2 if one is given; the parent also gets a pidfd. The
+/// child's exit raises SIGCHLD.
 pub(crate) fn fork_into_namespaces(
     _: SingleThreaded,
     namespaces: UnshareFlags,
+    group: Option<&OwnedFd>,
 ) -> rustix::io::Result<(Forked, Option<OwnedFd>)> {
     let mut pidfd: libc::c_int = -1;
-    let flags = namespaces.bits() | (libc::CLONE_PIDFD | libc::SIGCHLD).cast_unsigned();
-    // SAFETY: a null stack makes the child a copy on its own copy of this stack, as fork does; `pidfd` outlives the
-    // call; with one thread (the first argument proves it) the child may run any code.
-    let pid = check(unsafe {
-        libc::syscall(libc::SYS_clone, libc::c_ulong::from(flags), 0usize, &raw mut pidfd, 0usize, 0usize)
-    })?;
+    let flags = namespaces.bits() | libc::CLONE_PIDFD.cast_unsigned();
+    let pid = if let Some(group) = group {
+        // SAFETY: all-zero is a valid value: no stack, no pointers.
+        let mut arguments: libc::clone_args = unsafe { std::mem::zeroed() };
+        arguments.flags = u64::from(flags) | CLONE_INTO_CGROUP;
+        arguments.pidfd = (&raw mut pidfd) as u64;
+        arguments.exit_signal = u64::from(libc::SIGCHLD.cast_unsigned());
+        arguments.cgroup = u64::from(group.as_raw_fd().cast_unsigned());
+        // SAFETY: as below; the size passed is that of the structure.
+        check(unsafe {
+            libc::syscall(libc::SYS_clone3, &raw const arguments, size_of::<libc::clone_args>())
+        })?
+    } else {
+        let flags = libc::c_ulong::from(flags | libc::SIGCHLD.cast_unsigned());
+        // SAFETY: a null stack makes the child a copy on its own copy of this stack, as fork does; `pidfd` outlives
+        // the call; with one thread (the first argument proves it) the child may run any code.
+        check(unsafe { libc::syscall(libc::SYS_clone, flags, 0usize, &raw mut pidfd, 0usize, 0usize) })?
+    };
     match pid_of(pid)? {
         None => Ok((Forked::Child, None)),
         // SAFETY: the kernel has just put a new descriptor there, and nobody else knows it.

@@ -17,15 +17,17 @@ pub(crate) fn close_range(first: u32, last: u32) -> rustix::io::Result<()> {
 }
 
 /// Closes everything from 3 on except `kept`.
-pub(crate) fn close_all_but(kept: RawFd) -> rustix::io::Result<()> {
-    let kept = u32::try_from(kept).map_err(|_| Errno::BADF)?;
-    if kept < 3 {
-        return close_range(3, u32::MAX);
+pub(crate) fn close_all_but<const N: usize>(mut kept: [RawFd; N]) -> rustix::io::Result<()> {
+    kept.sort_unstable();
+    let mut first = 3;
+    for kept in kept {
+        let kept = u32::try_from(kept).map_err(|_| Errno::BADF)?;
+        if first < kept {
+            close_range(first, kept - 1)?;
+        }
+        first = first.max(kept + 1);
     }
-    if kept > 3 {
-        close_range(3, kept - 1)?;
-    }
-    close_range(kept + 1, u32::MAX)
+    close_range(first, u32::MAX)
 }
 
 /// Makes descriptor `number` (0, 1 or 2) another name of `source`, open across exec.

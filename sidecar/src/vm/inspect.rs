@@ -1,4 +1,4 @@
-//! What is told of one process, and of what the VM uses.
+//! What is told of one process.
 
 use std::sync::Arc;
 
@@ -10,7 +10,6 @@ use agentvm_wire::{
     process::{
         Cmdline, FileAccess, FileHandle, FileHandles, FileKind, ProcessRef, ReadCmdline, ReadFileHandles,
     },
-    resource::{Resource, ResourceUsage},
 };
 use rustix::fs::{FileType, OFlags};
 
@@ -42,22 +41,6 @@ impl Vm {
             let handles = page.rows.into_iter().map(wire_handle).collect();
             Ok(Response::FileHandles(FileHandles { handles, next }))
         });
-    }
-
-    /// What the sidecar itself counts.
-    pub(crate) fn resource_usage(&self, request: RequestId) {
-        let state = self.lock();
-        if state.gone {
-            return self.link.reject(request, Rejection::vm_not_found());
-        }
-        let processes = Resource {
-            name: super::MAX_PROCESSES.to_owned(),
-            used: state.processes.len() as u64,
-            limit: Some(self.link.limits().max_processes),
-            unit: "processes".to_owned(),
-        };
-        let usage = ResourceUsage { resources: vec![processes] };
-        self.link.respond(request, &Response::ResourceUsage(usage));
     }
 }
 

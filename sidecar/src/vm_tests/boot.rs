@@ -10,9 +10,10 @@ use crate::init::Event;
 use crate::isolation::Step;
 
 /// Every step a VM's creation reaches, in order.
-const STEPS: [Step; 20] = [
+const STEPS: [Step; 21] = [
     Step::Namespaces,
     Step::IdMaps,
+    Step::Limits,
     Step::Identity,
     Step::Descriptors,
     Step::RootTmpfs,
@@ -183,7 +184,7 @@ fn nonsense_is_refused_with_the_field_it_is_in() {
 
 #[test]
 fn limits_are_lowered_as_asked_and_clamped_to_the_sidecars() {
-    let limits = VmLimits { pids: Some(50), open_files: Some(u64::MAX) };
+    let limits = VmLimits { pids: Some(50), open_files: Some(u64::MAX), ..VmLimits::default() };
     let mut vm = Vm::with(&VmConfig { limits, ..VmConfig::default() });
     assert_eq!(vm.sh("bash -c 'ulimit -u'").output, "50\n");
     let report = vm.booted.report.limits.iter().find(|limit| limit.name == "open_files").unwrap().clone();

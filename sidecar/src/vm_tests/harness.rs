@@ -120,6 +120,7 @@ impl Vm {
             stderr: Stdio::Null,
             deadline: None,
             cpu_limit: None,
+            memory: None,
         }
     }
 

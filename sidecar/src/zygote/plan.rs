@@ -7,6 +7,7 @@ use agentvm_wire::vm::{Isolation, VmConfig, VmLimits, WritableLayer};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
+use crate::isolation::cgroup::{EntryKinds, GroupLimits};
 use crate::isolation::identity::{Guest, IdMaps};
 use crate::isolation::plan::{GuestLimits, Plan};
 use crate::isolation::rlimits;
@@ -19,40 +20,29 @@ const WORKSPACE: &str = "/workspace";
 /// Where programs are looked for.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
+/// What a file takes of memory beside its content, roughly: its inode and its name.
+const BYTES_PER_INODE: u64 = 2 << 10;
+
 /// What one VM shall be.
 pub(super) fn plan(id: VmId, config: &VmConfig, range: Option<&UidRange>) -> Result<Plan, Fault> {
     match config.isolation {
         Isolation::Sandbox => {}
         _ => return Err(refuse("isolation")),
     }
+    config.validate().map_err(|rejection| refuse(rejection.details.field.as_deref().unwrap_or("config")))?;
     let hostname = config.hostname.clone().unwrap_or_else(|| id.to_string());
-    if !is_hostname(&hostname) {
-        return Err(refuse("hostname"));
-    }
     let cwd = config.cwd.clone().unwrap_or_else(|| WORKSPACE.to_owned());
-    if !cwd.starts_with('/') || cwd.contains('\0') {
-        return Err(refuse("cwd"));
-    }
     let layer = &config.writable_layer;
-    for (field, value) in [
-        // To a tmpfs, zero is no limit.
-        ("writable_layer.size_bytes", layer.size_bytes),
-        ("writable_layer.inodes", layer.inodes),
-        ("limits.pids", config.limits.pids),
-        ("limits.open_files", config.limits.open_files),
-    ] {
-        if value == Some(0) {
-            return Err(refuse(field));
-        }
-    }
     Ok(Plan {
         hostname,
         cwd,
         guest: Guest { root: config.user.root },
         id_maps: range.map_or(IdMaps::Single, |range| IdMaps::Range(range.first_id())),
-        size_bytes: layer.size_bytes.unwrap_or(WritableLayer::DEFAULT_SIZE_BYTES),
-        inodes: layer.inodes.unwrap_or(WritableLayer::DEFAULT_INODES),
-        limits: limits(&config.limits),
+        size_bytes: at_most(config, layer.size_bytes.unwrap_or(WritableLayer::DEFAULT_SIZE_BYTES), 2),
+        inodes: at_most(config, layer.inodes.unwrap_or(WritableLayer::DEFAULT_INODES), BYTES_PER_INODE * 4),
+        limits: limits(&config.limits)?,
+        entry: EntryKinds::default(),
+        own_share: false,
         failing: None,
     })
 }
@@ -73,18 +63,32 @@ pub(super) fn environment(plan: &Plan, config: &VmConfig) -> BTreeMap<String, St
     environment
 }
 
-fn limits(requested: &VmLimits) -> GuestLimits {
-    let open_files = requested.open_files.unwrap_or(VmLimits::DEFAULT_OPEN_FILES);
-    let own = getrlimit(Resource::Nofile).current.map_or(u64::MAX, |own| own / 4);
-    GuestLimits {
-        pids: rlimits::clamp(Resource::Nproc, requested.pids.unwrap_or(VmLimits::DEFAULT_PIDS)),
-        open_files: rlimits::clamp(Resource::Nofile, open_files.min(own)),
+/// Files take memory: no more of it than this part of what the VM may use.
+fn at_most(config: &VmConfig, requested: u64, divisor: u64) -> u64 {
+    config.limits.memory_bytes.map_or(requested, |memory| requested.min((memory / divisor).max(1)))
+}
+
+/// What the VM may use as a whole.
+pub(super) fn group_limits(requested: &VmLimits) -> GroupLimits {
+    GroupLimits {
+        pids: requested.pids.unwrap_or(VmLimits::DEFAULT_PIDS),
+        memory_bytes: requested.memory_bytes,
+        cpu_millicores: requested.cpu_millicores,
     }
 }
 
-fn is_hostname(name: &str) -> bool {
-    (1..=64).contains(&name.len())
-        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'.' || byte == b'-')
+fn limits(requested: &VmLimits) -> Result<GuestLimits, Fault> {
+    if requested.core_bytes.is_some() && rlimits::cores_are_piped() {
+        return Err(Fault::about(Step::Limits, Errno::OPNOTSUPP, "limits.core_bytes"));
+    }
+    let open_files = requested.open_files.unwrap_or(VmLimits::DEFAULT_OPEN_FILES);
+    let own = getrlimit(Resource::Nofile).current.map_or(u64::MAX, |own| own / 4);
+    Ok(GuestLimits {
+        pids: rlimits::clamp(Resource::Nproc, requested.pids.unwrap_or(VmLimits::DEFAULT_PIDS)),
+        open_files: rlimits::clamp(Resource::Nofile, open_files.min(own)),
+        file_size: requested.file_size_bytes.map(|bytes| rlimits::clamp(Resource::Fsize, bytes)),
+        core: requested.core_bytes.map(|bytes| rlimits::clamp(Resource::Core, bytes)),
+    })
 }
 
 fn refuse(field: &str) -> Fault {

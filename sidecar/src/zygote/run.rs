@@ -11,8 +11,10 @@ use rustix::process::{Signal, getegid, geteuid, pidfd_send_signal, setsid, umask
 use rustix::thread::UnshareFlags;
 
 use super::messages::{Birth, Greeting};
-use crate::init;
+use crate::init::{self, Arrival};
 use crate::isolation::base::Base;
+use crate::isolation::cgroup::Entry;
+use crate::isolation::niceness::Niceness;
 use crate::isolation::plan::Plan;
 use crate::isolation::seccomp::Programs;
 use crate::isolation::{At as _, Fault, Step, identity, kernel};
@@ -20,14 +22,13 @@ use crate::packet::{self, Packet};
 use crate::sys::clone::{Forked, fork_into_namespaces, unshare};
 use crate::sys::{SingleThreaded, descriptors, exec, signals};
 
-/// The namespaces of a VM.
+/// The namespaces of a VM that init is cloned into; it makes that of control groups once it is in its own.
 const NAMESPACES: UnshareFlags = UnshareFlags::NEWUSER
     .union(UnshareFlags::NEWPID)
     .union(UnshareFlags::NEWNS)
     .union(UnshareFlags::NEWNET)
     .union(UnshareFlags::NEWUTS)
-    .union(UnshareFlags::NEWIPC)
-    .union(UnshareFlags::NEWCGROUP);
+    .union(UnshareFlags::NEWIPC);
 
 /// What the zygote ignores: the terminal's signals, closed sockets, and its children, which then vanish unwaited.
 pub(crate) const IGNORED: [i32; 6] =
@@ -40,6 +41,7 @@ struct Nursery {
     programs: Programs,
     /// The host's `/proc`, for writing id maps.
     proc: OwnedFd,
+    niceness: Niceness,
     proof: SingleThreaded,
 }
 
@@ -77,17 +79,19 @@ impl Nursery {
         let programs = Programs::compile();
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let proc = openat(CWD, "/proc", flags, Mode::empty()).at_path(Step::Base, "/proc")?;
-        Ok(Self { base, programs, proc, proof })
+        Ok(Self { base, programs, proc, niceness: Niceness::lower(), proof })
     }
 
     fn serve(&self, socket: &OwnedFd) {
         let mut buffer = vec![0; packet::MAX_BYTES];
         // The end of the socket and any error on it mean the same: no sidecar, no more VMs.
-        while let Ok(Some(Packet { message, descriptors })) =
-            packet::receive(socket, &mut buffer, RecvFlags::empty())
+        while let Ok(Some(Packet { message: plan, descriptors })) =
+            packet::receive::<Plan>(socket, &mut buffer, RecvFlags::empty())
         {
-            let Ok([vm]) = <[OwnedFd; 1]>::try_from(descriptors) else { return };
-            if let Err(fault) = self.bear(&message, &vm) {
+            let mut descriptors = descriptors.into_iter();
+            let Some(vm) = descriptors.next() else { return };
+            let entry = Entry::from_descriptors(plan.entry, descriptors);
+            if let Err(fault) = self.bear(&plan, &vm, entry) {
                 // A caller who has gone does not want to know.
                 let _ = packet::send(&vm, &packet::encode(&Birth::Failed(fault)), &[]);
             }
@@ -95,13 +99,15 @@ impl Nursery {
     }
 
     /// Clones an init, maps its ids, and lets it go. It waits on a pipe for that, whose end tells it to give up.
-    fn bear(&self, plan: &Plan, vm: &OwnedFd) -> Result<(), Fault> {
+    fn bear(&self, plan: &Plan, vm: &OwnedFd, entry: Entry) -> Result<(), Fault> {
         plan.reach(Step::Namespaces)?;
         let (wait, go) = pipe_with(PipeFlags::CLOEXEC).at(Step::Namespaces)?;
-        let (forked, pidfd) = fork_into_namespaces(self.proof, NAMESPACES).at(Step::Namespaces)?;
+        let (forked, pidfd) =
+            fork_into_namespaces(self.proof, NAMESPACES, entry.born.as_ref()).at(Step::Namespaces)?;
         let (Forked::Parent(pid), Some(pidfd)) = (forked, pidfd) else {
             drop(go);
-            init::run(plan, &self.base, &self.programs, vm, wait, self.proof)
+            let arrival = Arrival { socket: vm, go: wait, entry, niceness: self.niceness };
+            init::run(plan, &self.base, &self.programs, arrival, self.proof)
         };
         drop(wait);
         plan.reach(Step::IdMaps)?;
@@ -128,5 +134,5 @@ fn leave_the_sidecars_session(socket: &OwnedFd) -> Result<(), Fault> {
     signals::ignore(libc::SIGXFSZ);
     umask(Mode::empty());
     rustix::thread::set_name(c"agentvm-init").at(Step::Zygote)?;
-    descriptors::close_all_but(socket.as_raw_fd()).at(Step::Zygote)
+    descriptors::close_all_but([socket.as_raw_fd()]).at(Step::Zygote)
 }

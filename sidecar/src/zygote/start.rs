@@ -13,6 +13,7 @@ use tokio::io::Interest;
 
 use super::Description;
 use super::messages::Greeting;
+use crate::isolation::cgroup::Entry;
 use crate::isolation::plan::Plan;
 use crate::isolation::{At as _, Fault, Step};
 use crate::launch::ZYGOTE_NAME;
@@ -80,11 +81,12 @@ impl Process {
         self.child.lock().unwrap_or_else(std::sync::PoisonError::into_inner).id()
     }
 
-    /// Sends a plan with init's end of the new VM's socket; waits where the zygote has not taken the earlier ones.
-    pub(super) async fn send(&self, plan: &Plan, inits: &OwnedFd) -> std::io::Result<()> {
+    /// Sends a plan with init's end of the new VM's socket and the VM's groups; waits where the zygote has not taken the earlier ones.
+    pub(super) async fn send(&self, plan: &Plan, inits: &OwnedFd, entry: &Entry) -> std::io::Result<()> {
         let bytes = packet::encode(plan);
+        let descriptors: Vec<_> = std::iter::once(inits.as_fd()).chain(entry.descriptors()).collect();
         loop {
-            match packet::send(&self.socket, &bytes, &[inits.as_fd()]) {
+            match packet::send(&self.socket, &bytes, &descriptors) {
                 Err(Errno::AGAIN) => self.writable().await?,
                 result => return Ok(result?),
             }

@@ -1,9 +1,18 @@
 //! Limits: those the sidecar itself lives under, and those of its VMs.
 
-use agentvm_sdk::{AgentOs, AgentOsConfig, ClientError, ExecOptions};
+use agentvm_sdk::{AgentOs, AgentOsConfig, ClientError, ExecOptions, ExitCause};
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 
-use crate::support::{out, sidecar, tree, within};
+use crate::support::{out, sh, sidecar, tree, vm, vm_with, within};
+
+/// Why this host cannot enforce a limit.
+fn missing(vm: &AgentOs, name: &str) -> Option<String> {
+    let limits = &vm.isolation_report().limits;
+    limits.iter().find(|limit| limit.name == name).unwrap().missing.clone()
+}
+
+/// Keeps all of an endless line.
+const HOG: &str = "tail /dev/zero";
 
 #[tokio::test]
 async fn a_sidecar_that_may_write_no_file_says_so_and_lives() {
@@ -27,4 +36,74 @@ async fn a_sidecar_that_may_write_no_file_says_so_and_lives() {
     assert_eq!(rejection.details.step.as_deref(), Some("etc"));
     assert!(rejection.message.contains("ulimit -f"), "{}", rejection.message);
     assert_eq!(out(&vm, "echo x > f && cat f").await, "x\n");
+}
+
+#[tokio::test]
+async fn a_process_that_takes_more_memory_than_its_vm_has_ends_with_that_cause() {
+    if let Some(why) = missing(&vm().await, "memory_bytes") {
+        let refused = within(AgentOs::create(AgentOsConfig::new().memory_bytes(64 << 20))).await.unwrap_err();
+        let ClientError::Rejected(rejection) = &refused else { panic!("{refused:?}") };
+        assert_eq!(rejection.code.as_str(), "unsupported");
+        assert_eq!(rejection.details.field.as_deref(), Some("limits.memory_bytes"));
+        return println!("skipped: memory is not limited here: {why}");
+    }
+    let vm = vm_with(AgentOsConfig::new().memory_bytes(64 << 20)).await;
+    let killed = within(vm.exec_argv("tail", ["/dev/zero"], ExecOptions::new())).await.unwrap();
+    assert_eq!((killed.exit_code, killed.cause), (137, ExitCause::Oom));
+    let by_itself = sh(&vm, "kill -KILL $$").await;
+    assert_eq!((by_itself.exit_code, by_itself.cause), (137, ExitCause::Signaled), "that was another one");
+    assert_eq!(out(&vm, "echo alive").await, "alive\n");
+}
+
+#[tokio::test]
+async fn an_exec_has_a_memory_limit_of_its_own_or_is_refused() {
+    let vm = vm().await;
+    let limited = || ExecOptions::new().memory_limit(32 << 20);
+    let run = |options| within(vm.exec_argv("tail", ["/dev/zero"], options));
+    if let Some(why) = missing(&vm, "memory_bytes") {
+        let refused = run(limited()).await.unwrap_err();
+        assert_eq!(refused.code().as_str(), "unsupported", "{refused:?}");
+        assert!(refused.to_string().contains(&why), "{refused}");
+        let failed = run(limited().allow_best_effort(true)).await.unwrap();
+        assert_eq!((failed.exit_code, failed.cause), (1, ExitCause::Exited), "{}", failed.stderr);
+        assert!(failed.stderr.contains("memory"), "{}", failed.stderr);
+    } else {
+        for options in [limited(), limited().allow_best_effort(true)] {
+            let killed = run(options).await.unwrap();
+            assert_eq!((killed.exit_code, killed.cause), (137, ExitCause::Oom));
+        }
+        // Of the tree the largest ends; the shell tells that it did.
+        let shell = within(vm.exec(&format!("{HOG}; echo $?"), limited())).await.unwrap();
+        assert_eq!((shell.exit_code, shell.stdout.as_str()), (0, "137\n"));
+    }
+    let least = run(ExecOptions::new().memory_limit(1)).await.unwrap_err();
+    assert_eq!(least.code().as_str(), "invalid_argument");
+    assert_eq!(
+        out(&vm, "head -c 50000000 /dev/zero | tail -c 40000000 | wc -c").await,
+        "40000000\n",
+        "others are free"
+    );
+}
+
+#[tokio::test]
+async fn what_is_used_is_told_with_how_much_may_be() {
+    let vm = vm_with(AgentOsConfig::new().disk_bytes(64 << 20).pids(100)).await;
+    let used = async |name: &str| {
+        let usage = within(vm.resource_usage()).await.unwrap();
+        let found = usage.resources.into_iter().find(|resource| resource.name == name).unwrap();
+        (found.used, found.limit)
+    };
+    let (before, limit) = used("disk_bytes").await;
+    assert_eq!((limit, used("pids").await), (Some(64 << 20), (0, Some(100))));
+    let (files, _) = used("disk_inodes").await;
+    out(&vm, "head -c 10000000 /dev/zero > big; for i in 1 2 3; do : > f$i; done; (sleep 600 & sleep 600 &) > /dev/null")
+        .await;
+    let (after, _) = used("disk_bytes").await;
+    assert!((10_000_000..12_000_000).contains(&(after - before)), "{before} {after}");
+    assert_eq!(used("disk_inodes").await.0 - files, 4);
+    assert_eq!(used("pids").await.0, 2);
+    assert!(used("memory_bytes").await.0 > 100_000);
+    out(&vm, "sh -c 'i=0; while [ $i -lt 300000 ]; do i=$((i + 1)); done'").await;
+    let (cpu, _) = used("cpu_us").await;
+    assert!(cpu > 50_000, "{cpu}");
 }

@@ -62,7 +62,7 @@ pub fn accepted_only() -> Vec<AcceptedOnly> {
         ),
         form(
             "unknown_exit_cause",
-            r#"{"kind":"event","seq":11,"scope":{"vm":"7d1e5a30-9c0b-4f0e-8a51-2b6c9d3e4f01"},"type":"process_exited","body":{"process":1000000,"exit_code":137,"signal":"SIGKILL","cause":"oom","user_us":1,"sys_us":2,"max_rss_bytes":3,"exited_at_ms":4}}"#,
+            r#"{"kind":"event","seq":11,"scope":{"vm":"7d1e5a30-9c0b-4f0e-8a51-2b6c9d3e4f01"},"type":"process_exited","body":{"process":1000000,"exit_code":137,"signal":"SIGKILL","cause":"frozen","user_us":1,"sys_us":2,"max_rss_bytes":3,"exited_at_ms":4}}"#,
         ),
         form("unknown_event", r#"{"kind":"event","seq":12,"type":"weather","body":{"rain":true}}"#),
         form("reset_without_message", r#"{"kind":"reset","stream":2,"code":"EIO"}"#),

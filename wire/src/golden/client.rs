@@ -110,7 +110,14 @@ fn create_vm() -> VmConfig {
         hostname: Some("build-7".into()),
         user: VmUser { root: true },
         writable_layer: WritableLayer { size_bytes: Some(268_435_456), inodes: Some(65_536) },
-        limits: VmLimits { pids: Some(256), open_files: Some(1024) },
+        limits: VmLimits {
+            pids: Some(256),
+            open_files: Some(1024),
+            memory_bytes: Some(536_870_912),
+            cpu_millicores: Some(1500),
+            file_size_bytes: Some(268_435_456),
+            core_bytes: Some(1_048_576),
+        },
         ..VmConfig::default()
     }
 }
@@ -133,6 +140,8 @@ fn execute() -> Execute {
         drain: Some(Drain { quiet_ms: 50, max_ms: 1000 }),
         timeout_ms: Some(30_000),
         cpu_time_limit_ms: Some(10_000),
+        memory_limit_bytes: Some(268_435_456),
+        allow_best_effort: true,
         ..execute_minimal()
     }
 }

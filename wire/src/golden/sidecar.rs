@@ -147,7 +147,7 @@ fn isolation_report() -> IsolationReport {
             net: inode(16),
             uts: inode(13),
             ipc: inode(15),
-            cgroup: inode(16),
+            cgroup: inode(17),
         },
         uid_map: mapping(1_073_741_824),
         gid_map: mapping(1_073_741_824),
@@ -164,19 +164,29 @@ fn isolation_report() -> IsolationReport {
                 name: "pids".into(),
                 requested: Some(256),
                 effective: Some(256),
-                enforced_by: "rlimit".into(),
+                enforced_by: "cgroup".into(),
+                missing: None,
             },
             LimitReport {
                 name: "pid_max".into(),
                 requested: None,
                 effective: None,
                 enforced_by: "none".into(),
+                missing: None,
+            },
+            LimitReport {
+                name: "memory_bytes".into(),
+                requested: None,
+                effective: None,
+                enforced_by: "none".into(),
+                missing: Some("make /sys/fs/cgroup/memory/agentvm-7f21: Permission denied".into()),
             },
             LimitReport {
                 name: "disk_bytes".into(),
                 requested: Some(268_435_456),
                 effective: Some(268_435_456),
                 enforced_by: "tmpfs".into(),
+                missing: None,
             },
         ],
         partial: vec![Partial {
@@ -296,7 +306,9 @@ fn file_handles() -> FileHandles {
 fn resource_usage() -> ResourceUsage {
     let processes =
         Resource { name: "max_processes".into(), used: 3, limit: Some(4096), unit: "processes".into() };
-    ResourceUsage { resources: vec![processes] }
+    let memory =
+        Resource { name: "memory_bytes".into(), used: 52_428_800, limit: None, unit: "bytes".into() };
+    ResourceUsage { resources: vec![processes, memory] }
 }
 
 fn missing_cwd() -> Rejection {

@@ -14,6 +14,9 @@ pub const MAX_STRING_BYTES: u64 = 131_071;
 /// Arguments, environment and their pointers together: a quarter of an 8 MiB stack, execve(2).
 pub const MAX_TOTAL_BYTES: u64 = 2 << 20;
 
+/// Least memory limit of a process, 4 MiB: with less it could not be started.
+pub const MIN_MEMORY_LIMIT_BYTES: u64 = 4 << 20;
+
 impl Execute {
     /// Refuses what execve(2) could not take; needs no streams yet.
     pub fn validate(&self) -> Result<(), Rejection> {
@@ -25,6 +28,10 @@ impl Execute {
             && !cwd.starts_with('/')
         {
             return Err(Rejection::invalid("cwd", format!("Path must be absolute: {cwd}")));
+        }
+        if let Some(limit) = self.memory_limit_bytes.filter(|limit| *limit < MIN_MEMORY_LIMIT_BYTES) {
+            let message = format!("memory_limit_bytes is {limit}, the least is {MIN_MEMORY_LIMIT_BYTES}");
+            return Err(Rejection::invalid("memory_limit_bytes", message));
         }
         self.validate_strings()
     }

@@ -14,6 +14,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::{Notify, oneshot};
 
 use crate::init::messages::{ReadOutcome, Reply, Request};
+use crate::isolation::cgroup::Group;
 use crate::isolation::uid_ranges::UidRange;
 use crate::packet;
 use crate::sys::reactor::watch;
@@ -29,8 +30,23 @@ pub(crate) struct Connection {
     outbox: Mutex<Outbox>,
     /// Rings when the outbox stops being empty, or holds something to tell.
     changed: Notify,
-    /// The VM's uids; given back once it is gone.
-    range: Mutex<Option<UidRange>>,
+    /// Given back once the VM is gone.
+    lease: Mutex<Option<Lease>>,
+}
+
+/// What a VM has of the host for itself.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    /// Its groups.
+    group: Group,
+    /// Its uids.
+    _range: Option<UidRange>,
+}
+
+impl Lease {
+    pub(crate) fn new(range: Option<UidRange>, group: Group) -> Self {
+        Self { group, _range: range }
+    }
 }
 
 /// What could not be sent at once. Filled by `Commands`, emptied while `Events::next` is awaited. Its bound is the
@@ -46,17 +62,13 @@ struct Outbox {
 }
 
 impl Connection {
-    pub(crate) fn new(
-        socket: AsyncFd<OwnedFd>,
-        pidfd: OwnedFd,
-        range: Option<UidRange>,
-    ) -> std::io::Result<Self> {
+    pub(crate) fn new(socket: AsyncFd<OwnedFd>, pidfd: OwnedFd, lease: Lease) -> std::io::Result<Self> {
         Ok(Self {
             socket,
             pidfd: watch(pidfd, Interest::READABLE)?,
             outbox: Mutex::default(),
             changed: Notify::new(),
-            range: Mutex::new(range),
+            lease: Mutex::new(Some(lease)),
         })
     }
 
@@ -115,7 +127,7 @@ impl Connection {
                 ready = self.pidfd.readable() => {
                     // The VM is gone, or the runtime is; either way nothing else will come.
                     drop(ready);
-                    self.range.lock().unwrap_or_else(PoisonError::into_inner).take();
+                    self.lease.lock().unwrap_or_else(PoisonError::into_inner).take();
                     return true;
                 }
                 ready = self.socket.readable() => match ready {
@@ -124,7 +136,7 @@ impl Connection {
                         // Readable for good; the pidfd follows.
                         Peek::End => {
                             let _ = self.pidfd.readable().await;
-                            self.range.lock().unwrap_or_else(PoisonError::into_inner).take();
+                            self.lease.lock().unwrap_or_else(PoisonError::into_inner).take();
                             return true;
                         }
                         Peek::Nothing => ready.clear_ready(),
@@ -166,6 +178,12 @@ impl Connection {
             Err(Errno::AGAIN) => Ok(None),
             Err(errno) => Err(errno),
         }
+    }
+
+    /// The VM's groups; nothing once it is gone.
+    pub(super) fn with_group<T>(&self, ask: impl FnOnce(&Group) -> T) -> Option<T> {
+        let lease = self.lease.lock().unwrap_or_else(PoisonError::into_inner);
+        lease.as_ref().map(|lease| ask(&lease.group))
     }
 
     pub(super) fn kill(&self) {

@@ -7,7 +7,7 @@ use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::init::messages::{Start, Stream, Text};
+use crate::init::messages::{Memory, Start, Stream, Text};
 use crate::isolation::fault::errno_of;
 
 /// A process to start. All text is bytes; none may hold a NUL.
@@ -35,6 +35,17 @@ pub struct StartSpec {
     pub deadline: Option<Instant>,
     /// CPU time that its tree may use.
     pub cpu_limit: Option<Duration>,
+    /// Memory it may use.
+    pub memory: Option<MemoryLimit>,
+}
+
+/// What holds a process to a memory limit of its own.
+#[derive(Debug)]
+pub enum MemoryLimit {
+    /// A group, entered here, that counts it and its descendants.
+    Group(OwnedFd),
+    /// So many bytes of data in each of them, `RLIMIT_DATA`.
+    Each(u64),
 }
 
 /// A standard stream of a new process.
@@ -72,6 +83,13 @@ impl StartSpec {
             descriptors.push(sealed(&bytes)?);
             Text::Memory
         };
+        let memory = self.memory.map(|memory| match memory {
+            MemoryLimit::Each(bytes) => Memory::Each(bytes),
+            MemoryLimit::Group(entrance) => {
+                descriptors.push(entrance);
+                Memory::Group
+            }
+        });
         let streams = [self.stdin, self.stdout, self.stderr].map(|stream| match stream {
             Stdio::Null => Stream::Null,
             Stdio::ToStdout => Stream::ToStdout,
@@ -87,6 +105,7 @@ impl StartSpec {
             streams,
             script: self.script,
             deadline_ns: self.deadline.map(monotonic_ns),
+            memory,
             cpu_limit_us: self.cpu_limit.map(|limit| u64::try_from(limit.as_micros()).unwrap_or(u64::MAX)),
         };
         Ok((start, descriptors))

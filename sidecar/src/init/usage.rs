@@ -1,0 +1,52 @@
+//! What the VM uses as a whole, counted from inside.
+
+use rustix::fs::statvfs;
+use rustix::io::Errno;
+use rustix::process::getpid;
+use serde::{Deserialize, Serialize};
+
+use super::members::Members;
+use super::place::Place;
+use super::rows::Writer;
+use super::server::Server;
+use super::stat::TICKS_PER_SECOND;
+
+/// What it uses at this moment, beside what runs our own code.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Used {
+    /// Processes and threads.
+    pub pids: u64,
+    /// Resident bytes of all processes; what they share counts for each.
+    pub memory_bytes: u64,
+    /// Microseconds of processor time since the VM began, but for that of processes nobody waited for.
+    pub cpu_us: u64,
+    /// Bytes in the writable layer.
+    pub disk_bytes: u64,
+    /// Files and folders in it.
+    pub disk_inodes: u64,
+}
+
+impl Server<'_> {
+    /// Writes one row.
+    pub(super) fn write_usage(&self, members: &Members, rows: &mut Writer) -> Result<(), Errno> {
+        let own = getpid();
+        let mut used = Used::default();
+        let mut ticks = 0;
+        for pid in members.pids()? {
+            // One that has ended meanwhile is counted by its parent.
+            let Some(stat) = Place::of(members.folder(), pid).ok().and_then(|place| place.stat()) else {
+                continue;
+            };
+            ticks += stat.cpu_ticks + stat.children_cpu_ticks;
+            if pid != own && !pid.is_init() && !self.is_helper(pid) && !self.is_spare(pid) {
+                used.pids += stat.threads;
+                used.memory_bytes += stat.rss_pages.saturating_mul(rustix::param::page_size() as u64);
+            }
+        }
+        used.cpu_us = ticks.saturating_mul(1_000_000 / TICKS_PER_SECOND);
+        let disk = statvfs("/")?;
+        used.disk_bytes = disk.f_blocks.saturating_sub(disk.f_bfree).saturating_mul(disk.f_frsize);
+        used.disk_inodes = disk.f_files.saturating_sub(disk.f_ffree);
+        rows.push(&used)
+    }
+}

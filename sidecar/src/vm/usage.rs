@@ -1,0 +1,50 @@
+//! What the VM uses, and how much of it it may.
+
+use std::sync::Arc;
+
+use agentvm_wire::{
+    id::RequestId,
+    message::Response,
+    resource::{Resource, ResourceUsage},
+};
+
+use super::{MAX_PROCESSES, Vm, reading::rejection};
+use crate::{
+    init::{Reading, Used},
+    isolation::cgroup::Group,
+};
+
+/// Bytes of the one row that init writes.
+const ROW_BYTES: usize = 4096;
+
+impl Vm {
+    pub(crate) fn resource_usage(self: &Arc<Self>, request: RequestId) {
+        self.answer_later(request, async move |vm: Arc<Self>| {
+            let page = vm.read::<Used>(Reading::Usage, ROW_BYTES).await.map_err(|error| rejection(&error))?;
+            let seen = page.rows.into_iter().next().unwrap_or_default();
+            // Where a group counts, it counts exactly.
+            let counted = vm.commands.group(Group::usage).unwrap_or_default();
+            let processes = Resource {
+                name: MAX_PROCESSES.to_owned(),
+                used: vm.lock().processes.len() as u64,
+                limit: Some(vm.link.limits().max_processes),
+                unit: "processes".to_owned(),
+            };
+            let resource = |name: &str, used, unit: &str| Resource {
+                name: name.to_owned(),
+                used,
+                limit: vm.limits.get(name).copied(),
+                unit: unit.to_owned(),
+            };
+            let resources = vec![
+                processes,
+                resource("pids", seen.pids, "processes"),
+                resource("memory_bytes", counted.memory_bytes.unwrap_or(seen.memory_bytes), "bytes"),
+                resource("cpu_us", counted.cpu_us.unwrap_or(seen.cpu_us), "microseconds"),
+                resource("disk_bytes", seen.disk_bytes, "bytes"),
+                resource("disk_inodes", seen.disk_inodes, "files"),
+            ];
+            Ok(Response::ResourceUsage(ResourceUsage { resources }))
+        });
+    }
+}
