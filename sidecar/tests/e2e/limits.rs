@@ -3,7 +3,7 @@
 use agentvm_sdk::{AgentOs, AgentOsConfig, ClientError, ExecOptions, ExitCause};
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 
-use crate::support::{out, sh, sidecar, spawn, tree, vm, vm_with, within};
+use crate::support::{no_process_has_argument, out, sh, sidecar, spawn, tree, vm, vm_with, within};
 
 /// Why this host cannot enforce a limit.
 fn missing(vm: &AgentOs, name: &str) -> Option<String> {
@@ -133,6 +133,7 @@ async fn each_limit_that_is_nearly_met_is_warned_of() {
         spawn(&vm, "rm f*; for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17; do sleep 600 & done; wait");
     next("pids").await;
     sleepers.kill();
+    no_process_has_argument(&vm, "600").await;
     if vm
         .isolation_report()
         .limits
