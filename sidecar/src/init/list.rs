@@ -31,21 +31,16 @@ impl Server<'_> {
             if pid == own || is_starting || self.is_helper(pid) || self.is_spare(pid) {
                 continue;
             }
-            // One that has ended meanwhile has no row.
+            // One that has ended meanwhile has no row; nor has one that this helper does not know: what was started after
+            // it was forked is in a later table, and a child of init that runs our code in none.
             if let Some(row) = reader.row(pid)
-                && is_known(&row)
+                && (row.root.is_some() || pid == members.init())
             {
                 rows.push(&row)?;
             }
         }
         Ok(())
     }
-}
-
-/// Whether it belongs to this VM as the helper knows it: init, and every tree that was started before it was forked.
-/// What was started since has a row in a later table; a child of init that runs our code has none at all.
-fn is_known(row: &Row) -> bool {
-    row.root.is_some() || row.pid == 1
 }
 
 /// Reads rows.

@@ -17,6 +17,7 @@ use crate::init::messages::{ReadOutcome, Reply, Request};
 use crate::isolation::cgroup::Group;
 use crate::isolation::uid_ranges::UidRange;
 use crate::packet;
+use crate::supervisor::Supervisor;
 use crate::sys::reactor::watch;
 
 /// How soon a send is tried again that failed for want of kernel memory or descriptors (`unix(7)`, `ETOOMANYREFS`).
@@ -27,11 +28,21 @@ const RETRY: Duration = Duration::from_millis(10);
 pub(crate) struct Connection {
     socket: AsyncFd<OwnedFd>,
     pidfd: AsyncFd<OwnedFd>,
+    ending: Ending,
     outbox: Mutex<Outbox>,
     /// Rings when the outbox stops being empty, or holds something to tell.
     changed: Notify,
     /// Given back once the VM is gone.
     lease: Mutex<Option<Lease>>,
+}
+
+/// How a VM is ended; its pidfd tells when it has.
+#[derive(Debug)]
+pub(crate) enum Ending {
+    /// The pidfd is init's, and the kernel ends all with it.
+    Init,
+    /// The pidfd is that of a supervisor, which ends all.
+    Supervisor(Supervisor),
 }
 
 /// What a VM has of the host for itself.
@@ -62,10 +73,16 @@ struct Outbox {
 }
 
 impl Connection {
-    pub(crate) fn new(socket: AsyncFd<OwnedFd>, pidfd: OwnedFd, lease: Lease) -> std::io::Result<Self> {
+    pub(crate) fn new(
+        socket: AsyncFd<OwnedFd>,
+        pidfd: OwnedFd,
+        ending: Ending,
+        lease: Lease,
+    ) -> std::io::Result<Self> {
         Ok(Self {
             socket,
             pidfd: watch(pidfd, Interest::READABLE)?,
+            ending,
             outbox: Mutex::default(),
             changed: Notify::new(),
             lease: Mutex::new(Some(lease)),
@@ -187,8 +204,11 @@ impl Connection {
     }
 
     pub(super) fn kill(&self) {
-        // Fails only if it has ended already.
-        let _ = pidfd_send_signal(self.pidfd.get_ref(), Signal::KILL);
+        match &self.ending {
+            // Fails only if it has ended already.
+            Ending::Init => _ = pidfd_send_signal(self.pidfd.get_ref(), Signal::KILL),
+            Ending::Supervisor(supervisor) => supervisor.end(self.pidfd.get_ref()),
+        }
     }
 
     /// A fresh token, and what resolves when its answer comes; to an error if the VM ends before.
