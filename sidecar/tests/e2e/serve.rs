@@ -149,6 +149,20 @@ async fn stranger(server: &Server) -> tokio::net::UnixStream {
 }
 
 #[tokio::test]
+async fn e115_a_web_page_is_turned_away_at_the_handshake() {
+    let server = Server::start("origin").await;
+    let handshake = String::from_utf8(HANDSHAKE.to_vec()).unwrap();
+    let from_a_page = handshake.replace("Host:", "Origin: https://example.com\r\nHost:");
+    for (request, status) in [(&from_a_page, "403"), (&handshake, "101")] {
+        let mut stranger = tokio::net::UnixStream::connect(server.socket()).await.unwrap();
+        stranger.write_all(request.as_bytes()).await.unwrap();
+        let mut line = [0; 12];
+        within(stranger.read_exact(&mut line)).await.unwrap();
+        assert_eq!(String::from_utf8_lossy(&line), format!("HTTP/1.1 {status}"));
+    }
+}
+
+#[tokio::test]
 async fn strangers_have_sixty_four_places_until_they_say_hello() {
     let server = Server::start("strangers").await;
     let vm = server.vm().await;
