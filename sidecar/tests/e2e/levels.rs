@@ -8,11 +8,11 @@ use std::{
     time::Duration,
 };
 
-use agentvm_sdk::{AgentOs, AgentOsConfig, ClientError, ExecOptions, Isolation, ProcessStatus, SpawnOptions};
+use agentvm_sdk::{AgentOs, AgentOsConfig, ClientError, ExecOptions, Isolation, ProcessStatus};
 use rustix::process::geteuid;
 
 use crate::support::{
-    DEADLINE, all_gone, children, is_alive, kill, out, sh, sidecar, spawn, tree, until, vm_with, within,
+    DEADLINE, all_gone, children, is_alive, kill, out, said, sh, sidecar, spawn, tree, until, vm_with, within,
 };
 
 const LEVELS: [Isolation; 2] = [Isolation::Confined, Isolation::None];
@@ -150,9 +150,8 @@ async fn the_end_of_sidecar_supervisor_or_init_ends_all() {
     for isolation in LEVELS {
         for victim in ["sidecar", "supervisor", "init"] {
             let vm = vm(isolation).await;
-            let process =
-                vm.spawn("sh", ["-c", "setsid sleep 600 & exec sleep 600"], SpawnOptions::new()).unwrap();
-            out(&vm, "true").await;
+            let process = spawn(&vm, "setsid sleep 600 & echo up; exec sleep 600");
+            said(&process, "up").await;
             let supervisor = supervisor(&vm);
             let init = *children(supervisor).iter().next().unwrap();
             let all = tree(supervisor);
