@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use agentvm_wire::socket::Socket;
 use rustix::fs::Mode;
 use tokio::{
     net::{UnixListener, UnixStream},
@@ -25,7 +26,7 @@ use super::{
 };
 use crate::{
     isolation::rlimits,
-    session::{self, Admission},
+    session::{self, Admission, Policy},
     zygote::Zygote,
 };
 
@@ -46,13 +47,18 @@ pub struct UnixListenerConfig {
     pub path: PathBuf,
     /// What every client must know.
     pub token: Token,
+    /// What clients may ask for.
+    pub policy: Policy,
 }
 
 /// Serves until SIGTERM or SIGINT. Then clients are told that the sidecar shuts down (close code 1001) and their VMs end;
 /// they are gone when this returns, or are being killed by the kernel if that takes more than 5 s. Call it before any thread or runtime exists.
 pub fn serve_unix(config: &UnixListenerConfig) -> Result<(), ServeError> {
     rlimits::adapt_sidecar();
-    let zygote = Zygote::start()?;
+    let zygote = Zygote::start();
+    if config.policy.is_sandbox_only() {
+        zygote.sandbox()?;
+    }
     run(async {
         let fail = |error| ServeError::Listen { path: config.path.display().to_string(), error };
         let listener = bind(&config.path).map_err(fail)?;
@@ -85,7 +91,7 @@ async fn listen(listener: &UnixListener, zygote: &Zygote, config: &UnixListenerC
     loop {
         tokio::select! {
             (socket, place) = admit(listener, &strangers) => {
-                sessions.spawn(greet(socket, place, zygote.clone(), config.token.clone(), leave.clone()));
+                sessions.spawn(greet(socket, place, zygote.clone(), config.clone(), leave.clone()));
             }
             Some(_) = sessions.join_next() => {}
             _ = terminated.recv() => break,
@@ -101,12 +107,12 @@ async fn listen(listener: &UnixListener, zygote: &Zygote, config: &UnixListenerC
 }
 
 /// The next client of our own user, as soon as there is a place for a stranger.
-async fn admit(listener: &UnixListener, strangers: &Arc<Semaphore>) -> (UnixStream, OwnedSemaphorePermit) {
+async fn admit(listener: &UnixListener, strangers: &Arc<Semaphore>) -> (Socket, OwnedSemaphorePermit) {
     loop {
         let place = strangers.clone().acquire_owned().await.expect("nobody closes the semaphore");
-        match listener.accept().await {
-            Ok((socket, _)) if is_own_user(&socket) => return (socket, place),
-            Ok(_) => tracing::warn!("a client of another user was turned away"),
+        match accept_own(listener).await {
+            Ok(Some(socket)) => return (socket, place),
+            Ok(None) => tracing::warn!("a client of another user was turned away"),
             Err(error) => {
                 tracing::warn!(%error, "a client could not be accepted");
                 // Out of descriptors, most likely: those that end make room.
@@ -116,14 +122,21 @@ async fn admit(listener: &UnixListener, strangers: &Arc<Semaphore>) -> (UnixStre
     }
 }
 
+/// The next client, if it is of our own user.
+async fn accept_own(listener: &UnixListener) -> io::Result<Option<Socket>> {
+    let (socket, _) = listener.accept().await?;
+    if is_own_user(&socket) { Socket::new(socket.into_std()?).map(Some) } else { Ok(None) }
+}
+
 /// A client's whole visit.
 async fn greet(
-    socket: UnixStream,
+    socket: Socket,
     place: OwnedSemaphorePermit,
     zygote: Zygote,
-    token: Token,
+    config: UnixListenerConfig,
     leave: CancellationToken,
 ) {
+    let UnixListenerConfig { token, policy, .. } = config;
     let proof = Proof::awaited(place);
     let handshake = timeout(GREETING_LIMIT, accept(Unproven::new(socket, proof.clone())));
     let greeted = tokio::select! {
@@ -131,7 +144,8 @@ async fn greet(
         () = leave.cancelled() => return,
     };
     let Ok(Ok(socket)) = greeted else { return };
-    session::serve(zygote, socket, Admission::Token { token, limit: GREETING_LIMIT, proof }, leave).await;
+    let admission = Admission::Token { token, limit: GREETING_LIMIT, proof };
+    session::serve(zygote, socket, admission, policy, leave).await;
 }
 
 fn is_own_user(socket: &UnixStream) -> bool {

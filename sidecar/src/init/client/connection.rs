@@ -18,7 +18,8 @@ use crate::init::messages::{ReadOutcome, Reply, Request, Start};
 use crate::isolation::cgroup::Group;
 use crate::isolation::uid_ranges::UidRange;
 use crate::packet::{self, Packet};
-use crate::sys::reactor::watch;
+use crate::supervisor::Supervisor;
+use crate::sys::reactor::{room, watch};
 
 /// How soon a send is tried again that failed for want of kernel memory or descriptors (`unix(7)`, `ETOOMANYREFS`).
 const RETRY: Duration = Duration::from_millis(10);
@@ -28,6 +29,7 @@ const RETRY: Duration = Duration::from_millis(10);
 pub(crate) struct Connection {
     socket: AsyncFd<OwnedFd>,
     pidfd: AsyncFd<OwnedFd>,
+    ending: Ending,
     outbox: Mutex<Outbox>,
     /// One for each helper of init's: it refuses what goes beyond.
     turns: Arc<Semaphore>,
@@ -35,6 +37,15 @@ pub(crate) struct Connection {
     changed: Notify,
     /// Given back once the VM is gone.
     lease: Mutex<Option<Lease>>,
+}
+
+/// How a VM is ended; its pidfd tells when it has.
+#[derive(Debug)]
+pub(crate) enum Ending {
+    /// The pidfd is init's, and the kernel ends all with it.
+    Init,
+    /// The pidfd is that of a supervisor, which ends all.
+    Supervisor(Supervisor),
 }
 
 /// What a VM has of the host for itself.
@@ -76,10 +87,16 @@ struct Expected {
 }
 
 impl Connection {
-    pub(crate) fn new(socket: AsyncFd<OwnedFd>, pidfd: OwnedFd, lease: Lease) -> std::io::Result<Self> {
+    pub(crate) fn new(
+        socket: AsyncFd<OwnedFd>,
+        pidfd: OwnedFd,
+        ending: Ending,
+        lease: Lease,
+    ) -> std::io::Result<Self> {
         Ok(Self {
             socket,
             pidfd: watch(pidfd, Interest::READABLE)?,
+            ending,
             outbox: Mutex::default(),
             turns: Arc::new(Semaphore::new(MAX_HELPERS)),
             changed: Notify::new(),
@@ -197,13 +214,7 @@ impl Connection {
                     },
                     Err(_) => return true,
                 },
-                ready = self.socket.writable(), if waiting => {
-                    let mut outbox = self.outbox();
-                    self.flush(&mut outbox);
-                    if let (Ok(mut ready), false) = (ready, outbox.packets.is_empty()) {
-                        ready.clear_ready();
-                    }
-                }
+                Ok(()) = room(self.socket.get_ref()), if waiting => self.flush(&mut self.outbox()),
                 // Memory and descriptors on their way have no readiness to wait for.
                 () = tokio::time::sleep(RETRY), if waiting => {
                     self.flush(&mut self.outbox());
@@ -239,8 +250,11 @@ impl Connection {
     }
 
     pub(super) fn kill(&self) {
-        // Fails only if it has ended already.
-        let _ = pidfd_send_signal(self.pidfd.get_ref(), Signal::KILL);
+        match &self.ending {
+            // Fails only if it has ended already.
+            Ending::Init => _ = pidfd_send_signal(self.pidfd.get_ref(), Signal::KILL),
+            Ending::Supervisor(supervisor) => supervisor.end(self.pidfd.get_ref()),
+        }
     }
 
     /// When it is its turn, a fresh token, and what resolves when its answer comes; to an error if the VM ends before.
