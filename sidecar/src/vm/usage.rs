@@ -43,13 +43,16 @@ impl Vm {
             limit: self.limits.get(name).copied(),
             unit: unit.to_owned(),
         };
-        Ok(vec![
+        let mut resources = vec![
             processes,
             resource("pids", seen.pids, "processes"),
             resource("memory_bytes", counted.memory_bytes.unwrap_or(seen.memory_bytes), "bytes"),
             resource("cpu_us", counted.cpu_us.unwrap_or(seen.cpu_us), "microseconds"),
-            resource("disk_bytes", seen.disk_bytes, "bytes"),
-            resource("disk_inodes", seen.disk_inodes, "files"),
-        ])
+        ];
+        if let Some((bytes, inodes)) = seen.disk {
+            resources.push(resource("disk_bytes", bytes, "bytes"));
+            resources.push(resource("disk_inodes", inodes, "files"));
+        }
+        Ok(resources)
     }
 }
