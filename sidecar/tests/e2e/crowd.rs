@@ -139,7 +139,8 @@ async fn e136_many_vms_live_together_and_nothing_is_left_of_them() {
     }
     let exec = begun.elapsed() / u32::try_from(count).unwrap();
     let ids: BTreeSet<String> = vms.iter().map(|vm| vm.id().to_string()).collect();
-    let namespaces: BTreeSet<_> = vms.iter().map(|vm| &vm.isolation_report().namespaces.net).collect();
+    let namespaces: BTreeSet<_> =
+        vms.iter().map(|vm| &vm.isolation_report().namespaces.as_ref().unwrap().net).collect();
     assert_eq!(namespaces.len(), count, "each has its own");
     let disposal = dispose_of_all(vms).await;
     println!(
