@@ -1,6 +1,9 @@
 //! Streams: back-pressure, gaps, standard input.
 
-use std::time::Duration;
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use agentvm_sdk::{
     AgentOs, ClientError, ExecOptions, Output, OutputFrom, OutputStream, Overflow, Process, SpawnOptions,
@@ -255,4 +258,62 @@ async fn a_descendant_that_reads_the_output_pipe_itself_holds_no_exit_up() {
         assert_eq!(status.code, 3);
         assert!(taken >= WINDOW, "{taken}");
     }
+}
+
+/// How often the callbacks of the two outputs were called, and the bytes of the second.
+#[derive(Clone, Default)]
+struct Calls(Arc<Mutex<(u64, u64, usize)>>);
+
+impl Calls {
+    /// Takes its time: there is always more when it returns.
+    fn flooded(&self) -> impl FnMut(&[u8]) + Send + 'static {
+        let Self(calls) = self.clone();
+        move |_| {
+            std::thread::sleep(Duration::from_millis(10));
+            calls.lock().unwrap().0 += 1;
+        }
+    }
+
+    fn other(&self) -> impl FnMut(&[u8]) + Send + 'static {
+        let Self(calls) = self.clone();
+        move |bytes| {
+            let mut calls = calls.lock().unwrap();
+            (calls.1, calls.2) = (calls.1 + 1, calls.2 + bytes.len());
+        }
+    }
+
+    /// The two took turns, where both had something, and nothing of the second is missing.
+    fn were_fair(&self) {
+        let (flooded, other, bytes) = *self.0.lock().unwrap();
+        assert_eq!(bytes, 1_000_000);
+        assert!(flooded < 20 * other, "{flooded} calls for {other}");
+    }
+}
+
+/// Floods one output until the other has been taken whole.
+const FLOODS_STDOUT: &str = "yes & head -c 1000000 /dev/zero >&2; kill $!; wait";
+
+#[tokio::test]
+async fn c20_an_exec_that_is_flooded_on_one_output_takes_the_other_too() {
+    let vm = vm().await;
+    let options = || ExecOptions::new().capture_stdio(false);
+    let calls = Calls::default();
+    let callbacks = options().on_stdout(calls.flooded()).on_stderr(calls.other());
+    assert_eq!(within(vm.exec(FLOODS_STDOUT, callbacks)).await.unwrap().exit_code, 0);
+    calls.were_fair();
+    let calls = Calls::default();
+    let floods_stderr = format!("exec 3>&1 1>&2 2>&3; {FLOODS_STDOUT}");
+    let callbacks = options().on_stdout(calls.other()).on_stderr(calls.flooded());
+    assert_eq!(within(vm.exec(&floods_stderr, callbacks)).await.unwrap().exit_code, 0);
+    calls.were_fair();
+}
+
+#[tokio::test]
+async fn c20_callbacks_of_a_process_that_floods_one_output_see_the_other_too() {
+    let vm = vm().await;
+    let calls = Calls::default();
+    let options = SpawnOptions::new().on_stdout(calls.flooded()).on_stderr(calls.other());
+    let process = vm.spawn("sh", ["-c", FLOODS_STDOUT], options).unwrap();
+    assert_eq!(within(process.wait()).await.unwrap().code, 0);
+    calls.were_fair();
 }
