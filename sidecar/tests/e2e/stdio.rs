@@ -6,11 +6,12 @@ use std::{
 };
 
 use agentvm_sdk::{
-    AgentOs, ClientError, ExecOptions, Output, OutputFrom, OutputStream, Overflow, Process, SpawnOptions,
+    AgentOs, AgentOsConfig, ClientError, ExecOptions, Output, OutputFrom, OutputStream, Overflow, Process,
+    SpawnOptions,
 };
 use tokio::io::AsyncWriteExt as _;
 
-use crate::support::{DEADLINE, out, sh, until, vm, within};
+use crate::support::{DEADLINE, out, sh, sidecar, until, vm, within};
 
 /// A process that tells its real pid on standard error and then writes `bytes` zeros.
 fn writer(vm: &AgentOs, bytes: u64) -> Process {
@@ -316,4 +317,59 @@ async fn c20_callbacks_of_a_process_that_floods_one_output_see_the_other_too() {
     let process = vm.spawn("sh", ["-c", FLOODS_STDOUT], options).unwrap();
     assert_eq!(within(process.wait()).await.unwrap().code, 0);
     calls.were_fair();
+}
+
+#[tokio::test]
+async fn what_is_in_flight_is_bounded_over_all_processes_and_every_one_still_gets_all_it_wrote() {
+    const PROCESSES: usize = 100;
+    const FULL: usize = (64 << 20) / (3 * (256 << 10));
+    const BYTES: u64 = 1 << 20;
+    let vm = vm().await;
+    let processes: Vec<_> = (0..PROCESSES)
+        .map(|_| {
+            let process = writer(&vm, BYTES);
+            let reader = process.output_from(OutputStream::Stdout, OutputFrom::Start, Overflow::Wait);
+            (process, reader)
+        })
+        .collect();
+    // Held up by the window, whatever it is: what has arrived is all of it.
+    let arrived = |process: &Process| process.read_output(OutputStream::Stdout, 0, 0).received;
+    for (at, (process, _)) in processes.iter().enumerate() {
+        let window = if at < FULL { 256 << 10 } else { 16 << 10 };
+        until("the window is full", DEADLINE, || async { arrived(process) >= window }).await;
+        assert_eq!(arrived(process), window, "process {at}");
+    }
+    for (process, mut reader) in processes {
+        let mut total = 0;
+        while let Some(output) = within(reader.next()).await {
+            let Output::Data(bytes) = output.unwrap() else { panic!("a gap") };
+            total += bytes.len() as u64;
+        }
+        assert_eq!(total, BYTES);
+        assert_eq!(within(process.wait()).await.unwrap().code, 0);
+    }
+    let next = writer(&vm, BYTES);
+    let mut reader = next.output_from(OutputStream::Stdout, OutputFrom::Start, Overflow::Wait);
+    until("windows are full again", DEADLINE, || async { arrived(&next) == 256 << 10 }).await;
+    within(reader.next()).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_vm_that_is_disposed_of_makes_room_for_the_windows_of_another_at_once() {
+    let sidecar = sidecar().await;
+    for _ in 0..5 {
+        let config = AgentOsConfig::new().connection(sidecar.clone());
+        let vm = within(AgentOs::create(config)).await.unwrap();
+        let sleepers: Vec<_> =
+            (0..85).map(|_| vm.spawn("sleep", ["600"], SpawnOptions::new()).unwrap()).collect();
+        let other = within(AgentOs::create(AgentOsConfig::new().connection(sidecar.clone()))).await.unwrap();
+        drop(vm);
+        // Each would be refused while the others' windows count.
+        let echoes: Vec<_> =
+            (0..85).map(|_| other.spawn("true", [""; 0], SpawnOptions::new()).unwrap()).collect();
+        for process in echoes {
+            assert_eq!(within(process.wait()).await.unwrap().code, 0);
+        }
+        drop(sleepers);
+    }
 }
