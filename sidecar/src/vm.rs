@@ -29,13 +29,13 @@ use agentvm_wire::{
 };
 use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use tokio::{
-    sync::{Notify, Semaphore},
+    sync::Notify,
     time::{Instant, sleep_until},
 };
 
 use self::deadlines::{Deadlines, Due, after};
 use crate::{
-    init::{self, Commands, Event, Events},
+    init::{Commands, Event, Events},
     link::Link,
     process::{self, Action, Defaults, Process},
     zygote::Booted,
@@ -55,8 +55,6 @@ pub(crate) struct Vm {
     /// What may be used of what, by the names of the isolation report.
     limits: HashMap<String, u64>,
     state: Mutex<State>,
-    /// Who reads `/proc` now: no more than init has helpers for.
-    readings: Semaphore,
     /// A process has started, or has failed to.
     settled: Notify,
     /// Work not yet taken over by the VM's task, and what wakes it for that.
@@ -114,7 +112,6 @@ impl Vm {
                 .filter_map(|limit| Some((limit.name, limit.effective?)))
                 .collect(),
             state: Mutex::default(),
-            readings: Semaphore::new(init::MAX_HELPERS),
             settled: Notify::new(),
             added: Mutex::default(),
             more: Notify::new(),

@@ -20,7 +20,7 @@ cargo xtask escapes
 cargo xtask bench [-- ARGUMENTS]
     The benches of the sidecar, in the release profile.
 cargo xtask soak
-    Memory and speed over 100 000 execs, in the release profile.";
+    Memory and speed over 100 000 execs, and what is left of 500 creations under random kills; in the release profile.";
 
 fn main() -> ExitCode {
     let words: Vec<String> = env::args().skip(1).collect();

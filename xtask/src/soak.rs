@@ -10,11 +10,14 @@ use crate::child;
 
 const LIMIT: Duration = Duration::from_secs(4 * 60 * 60);
 const EXECS: &str = "100000";
+const CREATIONS: &str = "500";
 
 pub(crate) fn run() -> Result<ExitCode> {
     let mut soak = cargo()?;
-    soak.args(["test", "--release", "-p", "agentvm-sidecar", "--test", "e2e", "--", "soak::", "--nocapture"])
-        .env("AGENTVM_SOAK_EXECS", EXECS);
+    soak.args(["test", "--release", "-p", "agentvm-sidecar", "--test", "e2e", "--"])
+        .args(["soak::", "killed::", "--nocapture"])
+        .env("AGENTVM_SOAK_EXECS", EXECS)
+        .env("AGENTVM_SOAK_CREATIONS", CREATIONS);
     child::succeed(&mut soak, LIMIT)?;
     Ok(ExitCode::SUCCESS)
 }

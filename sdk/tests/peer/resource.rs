@@ -90,8 +90,8 @@ fn a_registry_that_fills_with_live_processes_is_warned_of_before_it_refuses() {
             vm.spawn("worker", NONE, SpawnOptions::new()).unwrap();
             let guest = peer.starts().await;
             peer.exits(&guest, 0).await;
+            caught_up(&vm, peer).await;
         }
-        caught_up(&vm, peer).await;
         let mut live = Vec::new();
         for _ in 0..10 {
             live.push(started(&vm, peer).await);

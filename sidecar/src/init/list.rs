@@ -8,8 +8,8 @@ use super::members::Members;
 use super::place::Place;
 use super::rows::{Row, Writer};
 use super::server::Server;
-use super::stat::TICKS_PER_SECOND;
-use super::table::{Process, Table};
+use super::stat::{Stat, TICKS_PER_SECOND};
+use super::table::{Mark, Process, Table};
 
 /// Bytes of arguments a row holds at most.
 pub(crate) const MAX_ARGS_BYTES: usize = 64 << 10;
@@ -20,8 +20,8 @@ pub(crate) const MAX_ARGS: usize = 4096;
 impl Server<'_> {
     /// Writes a row for every process with a higher pid, rising.
     pub(super) fn write_table(&self, members: &Members, after: u32, rows: &mut Writer) -> Result<(), Errno> {
-        let reader = Reader { members, table: &self.table, boot_ms: self.machine_start_ms };
         let own = getpid();
+        let reader = Reader::new(members, &self.table, self.machine_start_ms, own).ok_or(Errno::SRCH)?;
         for pid in members.pids()? {
             if pid.as_raw_nonzero().get().unsigned_abs() <= after {
                 continue;
@@ -42,8 +42,7 @@ impl Server<'_> {
     }
 }
 
-/// Whether it belongs to this VM as the helper knows it: init, and every tree that was started before it was forked.
-/// What was started since has a row in a later table; a child of init that runs our code has none at all.
+/// Whether it is init or of a tree. A child of init that runs our code is neither.
 fn is_known(row: &Row) -> bool {
     row.root.is_some() || row.pid == 1
 }
@@ -54,9 +53,28 @@ struct Reader<'a> {
     table: &'a Table,
     /// When the machine started, in milliseconds since the epoch.
     boot_ms: u64,
+    /// When this helper was forked.
+    since: Birth,
+    /// Marks of starts that init does not know yet, and may still take for those of earlier trees.
+    unknown: Vec<Mark>,
 }
 
-impl Reader<'_> {
+/// When a process was forked, in clock ticks, and within one tick by pid: the kernel gives pids in rising order.
+type Birth = (u64, i32);
+
+fn birth(stat: &Stat, pid: Pid) -> Birth {
+    (stat.start_ticks, pid.as_raw_nonzero().get())
+}
+
+impl<'a> Reader<'a> {
+    fn new(members: &'a Members, table: &'a Table, boot_ms: u64, own: Pid) -> Option<Self> {
+        let since = birth(&Place::of(members.folder(), own).ok()?.stat()?, own);
+        let starting = table.iter().filter(|process| process.is_starting());
+        let unknown = starting.filter_map(|process| members.mark(process.pid)).collect();
+        Some(Self { members, table, boot_ms, since, unknown })
+    }
+
+    /// `None` also for what was forked after this helper: it belongs to a later table.
     fn row(&self, pid: Pid) -> Option<Row> {
         let place = Place::of(self.members.folder(), pid).ok()?;
         // One of ours may have been forked long before it was started.
@@ -65,7 +83,7 @@ impl Reader<'_> {
             place.await_command();
         }
         // Of all threads together, …
-        let stat = place.stat()?;
+        let stat = place.stat().filter(|stat| birth(stat, pid) < self.since)?;
         // … and of memory and files, which the main thread may have left to others.
         let (place, living) = place.of_the_living(&stat);
         let (args, args_truncated) = args(&place);
@@ -90,9 +108,10 @@ impl Reader<'_> {
 
     /// By its mark. A zombie has none any more, but is known by its pid, or belongs where its parent does.
     fn owner(&self, pid: Pid, parent: u32) -> Option<ProcessId> {
+        let by_mark = |mark: Mark| self.table.owner_of(mark).filter(|_| !self.unknown.contains(&mark));
         let of = |pid: Pid| {
             let by_pid = self.table.root(pid).map(|process| process.id);
-            by_pid.or_else(|| self.table.owner_of(self.members.mark(pid)?))
+            by_pid.or_else(|| by_mark(self.members.mark(pid)?))
         };
         of(pid).or_else(|| of(Pid::from_raw(i32::try_from(parent).ok()?)?))
     }

@@ -2,14 +2,15 @@
 //!
 //! A range is taken by holding a `flock(2)` on its file below `/run/agentvm/uid-ranges`. The kernel lets go of it when
 //! the holder ends, however it ends. A file whose lock was taken is removed when it is given back; so whoever has just
-//! locked a file checks that it is still the one with that name.
+//! locked a file checks that it is still the one with that name. What a sidecar that was killed has left is unlocked, and
+//! removed by the next one that starts.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::fs::{
-    AtFlags, CWD, FlockOperation, Mode, OFlags, flock, fstat, mkdirat, openat, statat, unlinkat,
+    AtFlags, CWD, Dir, FlockOperation, Mode, OFlags, flock, fstat, mkdirat, openat, statat, unlinkat,
 };
 use rustix::io::Errno;
 
@@ -56,7 +57,7 @@ pub(crate) struct UidRanges {
 }
 
 impl UidRanges {
-    /// Opens the pool; `start` spreads the sidecars of a host over it.
+    /// Opens the pool and removes what nobody holds any more; `start` spreads the sidecars of a host over it.
     pub(crate) fn open(start: u32) -> Result<Self, Fault> {
         for folder in ["/run/agentvm", FOLDER] {
             match mkdirat(CWD, folder, Mode::RWXU) {
@@ -66,7 +67,27 @@ impl UidRanges {
         }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let folder = openat(CWD, FOLDER, flags, Mode::empty()).at_path(Step::UidRange, FOLDER)?;
-        Ok(Self { folder: Arc::new(folder), next: AtomicU32::new(start % RANGES) })
+        let pool = Self { folder: Arc::new(folder), next: AtomicU32::new(start % RANGES) };
+        pool.sweep().at_path(Step::UidRange, FOLDER)?;
+        Ok(pool)
+    }
+
+    /// A range that can be taken, though it has a file, is nobody's: taking it and giving it back removes the file.
+    fn sweep(&self) -> rustix::io::Result<()> {
+        for entry in Dir::read_from(&*self.folder)? {
+            let number = entry?.file_name().to_str().ok().and_then(|name| name.parse().ok());
+            // One that another sidecar sweeps meanwhile is no fault of ours.
+            if let Some(number) = number.filter(|number| *number < RANGES)
+                && let Ok(Some(lock)) = self.try_lock(number)
+            {
+                drop(self.hold(number, lock));
+            }
+        }
+        Ok(())
+    }
+
+    fn hold(&self, number: u32, lock: OwnedFd) -> UidRange {
+        UidRange { number, folder: Arc::clone(&self.folder), _lock: lock }
     }
 
     /// Takes a free range.
@@ -74,7 +95,7 @@ impl UidRanges {
         for _ in 0..RANGES {
             let number = self.next.fetch_add(1, Ordering::Relaxed) % RANGES;
             if let Some(lock) = self.try_lock(number).at_path(Step::UidRange, format!("{FOLDER}/{number}"))? {
-                return Ok(UidRange { number, folder: Arc::clone(&self.folder), _lock: lock });
+                return Ok(self.hold(number, lock));
             }
         }
         Err(Fault::about(Step::UidRange, Errno::USERS, FOLDER))

@@ -8,6 +8,7 @@ mod examples;
 mod exec;
 mod inspect;
 mod isolation;
+mod killed;
 mod lifetime;
 mod limits;
 mod link;

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use agentvm_wire::id::ProcessId;
@@ -11,8 +11,9 @@ use rustix::net::RecvFlags;
 use rustix::process::{Signal, pidfd_send_signal};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
 
+use crate::init::helper::MAX_HELPERS;
 use crate::init::messages::{ReadOutcome, Reply, Request};
 use crate::isolation::cgroup::Group;
 use crate::isolation::uid_ranges::UidRange;
@@ -28,6 +29,8 @@ pub(crate) struct Connection {
     socket: AsyncFd<OwnedFd>,
     pidfd: AsyncFd<OwnedFd>,
     outbox: Mutex<Outbox>,
+    /// One for each helper of init's: it refuses what goes beyond.
+    turns: Arc<Semaphore>,
     /// Rings when the outbox stops being empty, or holds something to tell.
     changed: Notify,
     /// Given back once the VM is gone.
@@ -56,9 +59,16 @@ struct Outbox {
     packets: VecDeque<(Vec<u8>, Vec<OwnedFd>)>,
     /// Starts that never left: process, why.
     failed: Vec<(ProcessId, Errno)>,
-    readings: HashMap<u64, oneshot::Sender<ReadOutcome>>,
+    readings: HashMap<u64, Expected>,
     last_reading: u64,
     ended: bool,
+}
+
+/// An answer that is awaited; whoever asked may have gone, but the helper is at work until it comes.
+#[derive(Debug)]
+struct Expected {
+    sender: oneshot::Sender<ReadOutcome>,
+    _turn: OwnedSemaphorePermit,
 }
 
 impl Connection {
@@ -67,6 +77,7 @@ impl Connection {
             socket,
             pidfd: watch(pidfd, Interest::READABLE)?,
             outbox: Mutex::default(),
+            turns: Arc::new(Semaphore::new(MAX_HELPERS)),
             changed: Notify::new(),
             lease: Mutex::new(Some(lease)),
         })
@@ -191,22 +202,23 @@ impl Connection {
         let _ = pidfd_send_signal(self.pidfd.get_ref(), Signal::KILL);
     }
 
-    /// A fresh token, and what resolves when its answer comes; to an error if the VM ends before.
-    pub(super) fn expect_reading(&self) -> (u64, oneshot::Receiver<ReadOutcome>) {
+    /// When it is its turn, a fresh token, and what resolves when its answer comes; to an error if the VM ends before.
+    pub(super) async fn expect_reading(&self) -> (u64, oneshot::Receiver<ReadOutcome>) {
+        let turn = self.turns.clone().acquire_owned().await.expect("nobody closes it");
         let (sender, receiver) = oneshot::channel();
         let mut outbox = self.outbox();
         outbox.last_reading += 1;
         let token = outbox.last_reading;
         if !outbox.ended {
-            outbox.readings.insert(token, sender);
+            outbox.readings.insert(token, Expected { sender, _turn: turn });
         }
         (token, receiver)
     }
 
     pub(super) fn finish_reading(&self, token: u64, outcome: ReadOutcome) {
-        if let Some(waiter) = self.outbox().readings.remove(&token) {
+        if let Some(Expected { sender, _turn }) = self.outbox().readings.remove(&token) {
             // The caller may have stopped waiting.
-            let _ = waiter.send(outcome);
+            let _ = sender.send(outcome);
         }
     }
 

@@ -61,7 +61,8 @@ impl Commands {
         self.read(Reading::Table { after }, max_bytes, deadline).await
     }
 
-    /// Anything there is to read; the rest as for [`Commands::list`].
+    /// Anything there is to read; the rest as for [`Commands::list`]. Behind as many others as init has helpers for, it
+    /// waits; the deadline counts from its turn on.
     pub(crate) async fn read<T: DeserializeOwned>(
         &self,
         what: Reading,
@@ -71,7 +72,7 @@ impl Commands {
         let failed = |errno: Errno| ReadError::Failed { errno: errno.raw_os_error() };
         let file = memfd_create(c"rows", MemfdFlags::CLOEXEC).map_err(failed)?;
         let passed = file.try_clone().map_err(|_| failed(Errno::MFILE))?;
-        let (token, outcome) = self.connection.expect_reading();
+        let (token, outcome) = self.connection.expect_reading().await;
         let request = Request::Read {
             token,
             what,

@@ -59,7 +59,7 @@ impl Cgroups {
     /// [`Self::missing`].
     pub(crate) fn open() -> Arc<Self> {
         let name = format!("{PREFIX}{}", uuid::Uuid::new_v4().simple());
-        let (mut trees, mut missing) = (Vec::<Tree>::new(), BTreeMap::new());
+        let (mut trees, mut missing, mut leftovers) = (Vec::<Tree>::new(), BTreeMap::new(), Vec::new());
         let places = places(
             &folder::read(Path::new("/proc/self/cgroup")),
             &folder::read(Path::new("/proc/self/mountinfo")),
@@ -76,7 +76,7 @@ impl Cgroups {
             if wanted.is_empty() {
                 continue;
             }
-            match open_tree(&place, &wanted, &name) {
+            match open_tree(&place, &wanted, &name, &mut leftovers) {
                 Ok(tree) => trees.push(tree),
                 Err(why) => missing.extend(wanted.into_iter().map(|controller| (controller, why.clone()))),
             }
@@ -90,7 +90,7 @@ impl Cgroups {
                     .or_insert_with(|| "no control groups are mounted that have it".to_owned());
             }
         }
-        Arc::new(Self { trees, missing, leftovers: Mutex::default() })
+        Arc::new(Self { trees, missing, leftovers: Mutex::new(leftovers) })
     }
 
     /// Why a controller cannot be used; `None` if it can.
@@ -126,6 +126,7 @@ impl Cgroups {
 
 impl Drop for Cgroups {
     fn drop(&mut self) {
+        self.remove_leftovers();
         let deadline = Instant::now() + LAST_WAIT;
         for tree in &self.trees {
             // What is left is swept by the next sidecar.
@@ -136,15 +137,21 @@ impl Drop for Cgroups {
     }
 }
 
-/// Finds a group in which those of VMs can be made, beginning with the one this process is in.
-fn open_tree(place: &Place, wanted: &[Controller], name: &str) -> Result<Tree, String> {
+/// Finds a group in which those of VMs can be made, beginning with the one this process is in. What others have left in
+/// there and cannot be removed yet goes to `leftovers`.
+fn open_tree(
+    place: &Place,
+    wanted: &[Controller],
+    name: &str,
+    leftovers: &mut Vec<PathBuf>,
+) -> Result<Tree, String> {
     let above = match place.version {
         Version::V1 => 1,
         Version::V2 => usize::MAX,
     };
     let mut first = None;
     for parent in place.group.ancestors().take_while(|group| group.starts_with(&place.mount)).take(above) {
-        sweep(parent);
+        sweep(parent, leftovers);
         match make_tree(place.version, parent, wanted, name) {
             Ok(tree) => return Ok(tree),
             Err(why) => first = first.or(Some(why)),
@@ -223,13 +230,15 @@ fn probe(tree: &Tree) -> Result<(), String> {
     set.map_err(|(errno, file)| refused("set", &file, errno))
 }
 
-/// Removes what sidecars that were killed have left in `parent`. Of those that live the folders are locked.
-fn sweep(parent: &Path) {
+/// Removes what sidecars that were killed have left in `parent`, or keeps it in mind: their last processes may still be
+/// ending. Of those that live the folders are locked.
+fn sweep(parent: &Path, leftovers: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         if entry.file_name().to_string_lossy().starts_with(PREFIX)
             && let Ok(dead) = Locked::take(&entry.path())
+            && !folder::remove(&dead.path)
         {
-            folder::remove(&dead.path);
+            leftovers.push(dead.path);
         }
     }
 }

@@ -1,0 +1,191 @@
+//! Sidecars and zygotes that are killed at any moment: nothing of them is left once the next sidecar has started. Here 40
+//! creations; `cargo xtask soak` makes 500.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
+    process::Command,
+    time::{Duration, Instant},
+};
+
+use agentvm_sdk::{AgentOs, AgentOsConfig, ExecOptions, Sidecar};
+use rustix::fs::{CWD, FlockOperation, Mode, OFlags, flock, openat};
+use rustix::io::Errno;
+use tokio::task::JoinSet;
+
+use crate::support::{DEADLINE, children, is_alive, kill, out, sidecar, tree, until, within, within_limit};
+
+/// How many creations; set, it also says that this process is the one that makes them.
+const CREATIONS: &str = "AGENTVM_SOAK_CREATIONS";
+/// Unless it says otherwise.
+const IN_THE_GATE: usize = 40;
+/// Where the random moments begin; printed, so that a run can be had again.
+const SEED: &str = "AGENTVM_SOAK_SEED";
+/// Creations under way when something is killed.
+const AT_ONCE: usize = 5;
+/// No creation of that many takes longer on a quiet machine; a kill comes at any moment before.
+const LATEST: Duration = Duration::from_millis(15);
+
+/// `SplitMix64`.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % end
+    }
+}
+
+/// What is kept by a lock and has lost it: by path and inode, since another may be made with the same name.
+type Unlocked = BTreeSet<(PathBuf, u64)>;
+
+/// Files of uid ranges, and groups of sidecars, that nobody holds.
+fn unlocked() -> Unlocked {
+    let ranges = entries(Path::new("/run/agentvm/uid-ranges"));
+    ranges.into_iter().chain(groups()).filter_map(identify).collect()
+}
+
+fn identify(path: PathBuf) -> Option<(PathBuf, u64)> {
+    let inode = fs::metadata(&path).ok()?.ino();
+    let file = openat(CWD, &path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Some((path, inode)),
+        Err(Errno::WOULDBLOCK) => None,
+        Err(errno) => panic!("{}: {errno}", path.display()),
+    }
+}
+
+fn entries(folder: &Path) -> Vec<PathBuf> {
+    fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
+}
+
+/// Groups of sidecars, made where this process has its own.
+fn groups() -> Vec<PathBuf> {
+    let own = fs::read_to_string("/proc/self/cgroup").unwrap();
+    let own: BTreeSet<&str> =
+        own.lines().filter_map(|line| line.split_once(":/").map(|(_, path)| path)).collect();
+    let mounts = mounts();
+    let hierarchies = mounts.iter().filter(|mount| mount.contains(" - cgroup"));
+    let roots: BTreeSet<&Path> =
+        hierarchies.filter_map(|mount| mount.split(' ').nth(4)).map(Path::new).collect();
+    let groups = roots.into_iter().flat_map(|root| own.iter().map(move |group| root.join(group)));
+    let entries = groups.flat_map(|group| entries(&group));
+    entries
+        .filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("agentvm-")))
+        .collect()
+}
+
+fn mounts() -> BTreeSet<String> {
+    fs::read_to_string("/proc/self/mountinfo").unwrap().lines().map(str::to_owned).collect()
+}
+
+async fn create(sidecar: &Sidecar) -> Result<AgentOs, agentvm_sdk::ClientError> {
+    within(AgentOs::create(AgentOsConfig::new().connection(sidecar.clone()))).await
+}
+
+/// Kills the sidecar or its zygote while VMs are being created, and looks what became of them.
+async fn round(random: &mut Random, the_zygote: bool) {
+    let sidecar = sidecar().await;
+    let pid = sidecar.pid().unwrap();
+    let zygote = children(pid).into_iter().next().expect("it has a zygote");
+    let mut creations = JoinSet::new();
+    for _ in 0..AT_ONCE {
+        let sidecar = sidecar.clone();
+        creations.spawn(async move { create(&sidecar).await });
+    }
+    let moment = Duration::from_micros(random.below(LATEST.as_micros().try_into().unwrap()));
+    let begun = Instant::now();
+    while begun.elapsed() < moment {
+        tokio::task::yield_now().await;
+    }
+    kill(if the_zygote { zygote } else { pid });
+    let mut vms = Vec::new();
+    while let Some(created) = creations.join_next().await {
+        vms.extend(created.unwrap());
+    }
+    if the_zygote {
+        for vm in &vms {
+            assert_eq!(out(vm, "echo alive").await, "alive\n", "VMs live on without their zygote");
+        }
+        let next = create(&sidecar).await.expect("there is another zygote");
+        assert_eq!(out(&next, "echo alive").await, "alive\n");
+    } else {
+        for vm in &vms {
+            within(vm.exec("true", ExecOptions::new())).await.expect_err("its sidecar is gone");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_left_of_sidecars_and_zygotes_killed_at_random_moments() {
+    let name = "killed::nothing_is_left_of_sidecars_and_zygotes_killed_at_random_moments";
+    let is_chosen = std::env::args().any(|argument| argument == name);
+    let creations = std::env::var(CREATIONS).ok();
+    if !is_chosen {
+        // In a process of its own, which inherits whatever a killed parent leaves behind.
+        let mut killing = Command::new(std::env::current_exe().unwrap());
+        killing.args(["--exact", name, "--nocapture"]);
+        killing.env(CREATIONS, creations.unwrap_or_else(|| IN_THE_GATE.to_string()));
+        let limit = Duration::from_secs(3600);
+        let killed = tokio::task::spawn_blocking(move || killing.output().unwrap());
+        let output = within_limit(limit, killed).await.unwrap();
+        let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+        print!("{said}");
+        assert!(output.status.success());
+        return;
+    }
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid())).unwrap();
+    let creations: usize = creations.map_or(IN_THE_GATE, |text| text.parse().unwrap());
+    let seed = std::env::var(SEED).map_or(5, |text| text.parse().unwrap());
+    println!("{SEED}={seed}");
+    let (mounts_before, mut random) = (mounts(), Random(seed));
+    let own = std::process::id();
+    for rounds_left in (0..creations.div_ceil(AT_ONCE)).rev() {
+        // What the last sidecar leaves is what is looked for.
+        let the_zygote = rounds_left > 0 && random.below(2) == 0;
+        round(&mut random, the_zygote).await;
+        until("every process is gone", DEADLINE, || async {
+            tree(own).into_iter().all(|pid| pid == own || !is_alive(pid))
+        })
+        .await;
+    }
+    let left = unlocked();
+    println!("left for the next sidecar: {} locked things without a holder", left.len());
+    drop(create(&sidecar().await).await.unwrap());
+    let still = || unlocked().intersection(&left).cloned().collect::<Vec<_>>();
+    until("the next sidecar has removed it", DEADLINE, || async { still().is_empty() }).await;
+    assert_eq!(mounts().difference(&mounts_before).collect::<Vec<_>>(), Vec::<&String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_sidecars_at_once_share_no_uids_and_take_nothing_from_each_other() {
+    let (first, second) = (sidecar().await, sidecar().await);
+    let mut creations = JoinSet::new();
+    for n in 0..10 {
+        let sidecar = if n % 2 == 0 { first.clone() } else { second.clone() };
+        creations.spawn(async move { (n % 2 == 0, create(&sidecar).await.unwrap()) });
+    }
+    let vms = creations.join_all().await;
+    let uids = |vm: &AgentOs| vm.isolation_report().uid_map[0].outside;
+    if rustix::process::geteuid().is_root() {
+        assert_eq!(vms.iter().map(|(_, vm)| uids(vm)).collect::<BTreeSet<_>>().len(), vms.len());
+    }
+    kill(first.pid().unwrap());
+    // It sweeps when it starts, while the first one's VMs end.
+    let third = create(&sidecar().await).await.unwrap();
+    for (_, vm) in vms.iter().filter(|(of_first, _)| !of_first) {
+        assert_eq!(out(vm, "echo alive").await, "alive\n");
+        let usage = within(vm.resource_usage()).await.unwrap();
+        assert!(
+            usage.resources.iter().any(|resource| resource.used > 0),
+            "its groups still count: {usage:?}"
+        );
+        if rustix::process::geteuid().is_root() {
+            assert_ne!(uids(vm), uids(&third));
+        }
+    }
+}
