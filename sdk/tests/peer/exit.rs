@@ -1,6 +1,6 @@
 //! The end of a process: published once, kept, after its own output, never before, and never invented.
 
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, Condvar, Mutex, mpsc};
 
 use agentvm_sdk::{
     AgentOs, ClientError, ExecOptions, ExitCause, Output, OutputFrom, OutputStream, Overflow, Process,
@@ -290,13 +290,13 @@ fn d25_callbacks_that_block_in_many_processes_delay_no_other() {
     scene(async |vm, peer| {
         const BLOCKED: usize = 600;
         let (blocked, blocks) = mpsc::channel();
-        let gate = Arc::new(Mutex::new(()));
-        let closed = gate.lock().unwrap();
+        let gate = Arc::new((Mutex::new(false), Condvar::new()));
         for _ in 0..BLOCKED {
             let (blocked, gate) = (blocked.clone(), gate.clone());
             let options = SpawnOptions::new().on_stdout(move |_| {
                 blocked.send(()).unwrap();
-                drop(gate.lock());
+                let (open, opened) = &*gate;
+                drop(opened.wait_while(open.lock().unwrap(), |open| !*open).unwrap());
             });
             vm.spawn("worker", NONE, options).unwrap();
             let guest = peer.starts().await;
@@ -308,6 +308,7 @@ fn d25_callbacks_that_block_in_many_processes_delay_no_other() {
         peer.exits(&guest, 0).await;
         tells.await.expect("the handler was called");
         assert_eq!(blocks.iter().take(BLOCKED).count(), BLOCKED);
-        drop(closed);
+        *gate.0.lock().unwrap() = true;
+        gate.1.notify_all();
     });
 }
