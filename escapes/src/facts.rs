@@ -36,11 +36,12 @@ impl Bait {
     }
 
     /// The attacker's FACTS.
-    pub(crate) fn facts(&self) -> String {
+    pub(crate) fn facts(&self, memory_is_limited: bool) -> String {
         let ports =
             self.listeners.each_ref().map(|listener| Some(listener.as_ref()?.local_addr().ok()?.port()));
         serde_json::json!({
             "host_pid": std::process::id(), "listeners": ports, "lan": lan(), "key": self.key,
+            "memory_is_limited": memory_is_limited,
         })
         .to_string()
     }

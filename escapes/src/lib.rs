@@ -10,4 +10,4 @@ mod judge;
 mod run;
 
 pub use judge::{Judged, Verdict};
-pub use run::{Guest, run};
+pub use run::{ATTACKER, Guest, enforces, let_in, run};

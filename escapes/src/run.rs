@@ -2,16 +2,18 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 use agentvm_sdk::{AgentOs, AgentOsConfig, ExecOptions, SpawnOptions};
 use anyhow::{Context as _, Result, ensure};
 use serde::Deserialize;
+use tokio::process::Command;
+use tokio::time::timeout;
 
 use crate::facts::Bait;
 use crate::judge::{Judged, judge};
 
+/// How long all attempts, and all controls, may take.
 const LIMIT: Duration = Duration::from_secs(5 * 60);
 /// A program of the host that everybody's VM shares; no attempt may change it.
 const SHARED: &str = "/usr/bin/env";
@@ -52,29 +54,64 @@ struct Line {
 pub async fn run(guest: Guest, config: AgentOsConfig, attacker: &Path) -> Result<Vec<Judged>> {
     let before = std::fs::read(SHARED).with_context(|| format!("this host has no {SHARED}"))?;
     let bait = Bait::lay(attacker)?;
-    let facts = bait.facts();
-    let vm = AgentOs::create(config.root(guest == Guest::Root)).await.context("no VM")?;
-    let attempts = tokio::time::timeout(LIMIT, in_vm(&vm, attacker, &facts)).await.context("it hangs")??;
+    let vm = limited_vm(config.root(guest == Guest::Root)).await?;
+    let facts = bait.facts(enforces(&vm, "memory_bytes"));
+    let attempts = timeout(LIMIT, in_vm(&vm, attacker, &facts)).await.context("the attacker hangs")??;
     let alive = vm.exec("echo alive", ExecOptions::new()).await.context("the VM did not survive")?;
     ensure!(alive.stdout == "alive\n", "the VM did not survive: {alive:?}");
     vm.dispose().await?;
     ensure!(std::fs::read(SHARED)? == before, "{SHARED} of the host was changed");
 
-    let control = Command::new(attacker).args(["control", &facts]).output().context("no control")?;
+    let control = Command::new(attacker).args(["control", &facts]).kill_on_drop(true).output();
+    let control = timeout(LIMIT, control).await.context("a control hangs")?.context("no control")?;
     ensure!(control.status.success(), "control: {}", String::from_utf8_lossy(&control.stderr));
     judge(guest, &attempts, &outcomes(&control.stdout)?)
 }
 
-async fn in_vm(vm: &AgentOs, attacker: &Path, facts: &str) -> Result<Outcomes> {
+/// A VM with little of everything that this host can limit.
+async fn limited_vm(config: AgentOsConfig) -> Result<AgentOs> {
+    let config = config.pids(300).disk_bytes(64 << 20).disk_inodes(10_000);
+    let probe = AgentOs::create(config.clone()).await.context("no VM")?;
+    if probe.isolation_report().limits.iter().any(|l| l.name == "memory_bytes" && l.missing.is_some()) {
+        return Ok(probe);
+    }
+    probe.dispose().await?;
+    AgentOs::create(config.memory_bytes(256 << 20)).await.context("no VM with limited memory")
+}
+
+/// Whether the VM's report says that a limit holds.
+pub fn enforces(vm: &AgentOs, limit: &str) -> bool {
+    vm.isolation_report().limits.iter().any(|found| found.name == limit && found.effective.is_some())
+}
+
+/// Where the attacker lies in a VM once it is let in.
+pub const ATTACKER: &str = "/workspace/attacker";
+
+/// Copies the attacker into a VM.
+///
+/// # Errors
+/// There is no such program, or the VM does not take it.
+pub async fn let_in(vm: &AgentOs, attacker: &Path) -> Result<()> {
     let program = std::fs::read(attacker)?;
-    let receive = ["-c", "cat > /workspace/attacker && chmod +x /workspace/attacker"];
-    let receiving = vm.spawn("/bin/sh", receive, SpawnOptions::new()).context("no shell")?;
+    let receive = format!("cat > {ATTACKER} && chmod +x {ATTACKER}");
+    let receiving = vm.spawn("/bin/sh", ["-c", &receive], SpawnOptions::new()).context("no shell")?;
     receiving.write_stdin_all(program).await?;
     receiving.close_stdin();
     ensure!(receiving.wait().await?.success(), "the attacker did not get in");
+    Ok(())
+}
 
-    let result = vm.exec_argv_bytes("/workspace/attacker", ["guest", facts], ExecOptions::new()).await?;
-    ensure!(result.exit_code == 0, "in the VM: {}", String::from_utf8_lossy(&result.stderr));
+async fn in_vm(vm: &AgentOs, attacker: &Path, facts: &str) -> Result<Outcomes> {
+    let_in(vm, attacker).await?;
+    let result = vm.exec_argv_bytes(ATTACKER, ["guest", facts], ExecOptions::new()).await?;
+    let said = String::from_utf8_lossy(&result.stderr);
+    let last = String::from_utf8_lossy(&result.stdout).lines().last().unwrap_or_default().to_owned();
+    ensure!(
+        result.exit_code == 0,
+        "the attacker: {:?} {} after {last}: {said}",
+        result.cause,
+        result.exit_code
+    );
     outcomes(&result.stdout)
 }
 

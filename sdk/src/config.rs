@@ -36,7 +36,8 @@ impl AgentOsConfig {
         self
     }
 
-    /// Level of isolation; only [`Isolation::Sandbox`], the default, exists so far.
+    /// Level of isolation, [`Isolation::Sandbox`] if not set. A weaker one is had only where it is asked for by name;
+    /// [`AgentOs::isolation_report`](crate::AgentOs::isolation_report) says what it lacks.
     #[must_use]
     pub fn isolation(mut self, isolation: Isolation) -> Self {
         self.vm.isolation = isolation;

@@ -2,8 +2,10 @@
 
 use std::{path::PathBuf, process::ExitCode};
 
-use crate::server::{Token, UnixListenerConfig, serve_unix};
-use clap::{Parser, Subcommand};
+use agentvm_wire::vm::Isolation;
+use clap::{Parser, Subcommand, ValueEnum};
+
+use crate::server::{Policy, Token, UnixListenerConfig, serve_unix};
 
 /// Builds sandboxed Linux VMs and runs what its clients ask for.
 #[derive(Parser)]
@@ -23,18 +25,42 @@ enum Command {
         /// A file with the token that every client must know: mode 0600, at least 16 bytes.
         #[arg(long)]
         token_file: PathBuf,
+        /// A level of isolation that clients may ask for; may be given several times.
+        #[arg(long, value_enum, default_value = "sandbox")]
+        isolation: Vec<Level>,
     },
+}
+
+/// A level of isolation.
+#[derive(Clone, Copy, ValueEnum)]
+enum Level {
+    /// Namespaces, a root file system of its own, seccomp.
+    Sandbox,
+    /// Processes of the host under Landlock and seccomp.
+    Confined,
+    /// Plain processes of the sidecar's user.
+    None,
+}
+
+impl From<Level> for Isolation {
+    fn from(level: Level) -> Self {
+        match level {
+            Level::Sandbox => Self::Sandbox,
+            Level::Confined => Self::Confined,
+            Level::None => Self::None,
+        }
+    }
 }
 
 /// The whole program. Call it first thing in a synchronous `main`.
 pub fn run() -> ExitCode {
     crate::run_if_requested();
-    let Arguments { command: Command::Serve { listen, token_file } } = Arguments::parse();
+    let Arguments { command: Command::Serve { listen, token_file, isolation } } = Arguments::parse();
     tracing_subscriber::fmt()
         .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
         .with_writer(std::io::stderr)
         .init();
-    match serve(&listen, &token_file) {
+    match serve(&listen, &token_file, isolation) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("agentvm-sidecar: {error}");
@@ -43,11 +69,12 @@ pub fn run() -> ExitCode {
     }
 }
 
-fn serve(listen: &str, token_file: &std::path::Path) -> anyhow::Result<()> {
+fn serve(listen: &str, token_file: &std::path::Path, isolation: Vec<Level>) -> anyhow::Result<()> {
     let Some(path) = listen.strip_prefix("unix:").filter(|path| !path.is_empty()) else {
         anyhow::bail!("--listen {listen}: only unix:PATH can be listened on so far");
     };
     let token =
         Token::read(token_file).map_err(|error| anyhow::anyhow!("{}: {error}", token_file.display()))?;
-    Ok(serve_unix(&UnixListenerConfig { path: path.into(), token })?)
+    let policy = Policy::allowing(isolation.into_iter().map(Isolation::from));
+    Ok(serve_unix(&UnixListenerConfig { path: path.into(), token, policy })?)
 }

@@ -41,6 +41,7 @@ use std::os::fd::OwnedFd;
 pub use client::{Commands, Event, Events, MemoryLimit, Page, ReadError, StartSpec, Stdio};
 pub(crate) use helper::MAX_HELPERS;
 pub(crate) use list::{MAX_ARGS, MAX_ARGS_BYTES};
+pub(crate) use members::Members;
 pub(crate) use messages::{Boot, Reading};
 pub use messages::{Exit, StartStep};
 #[cfg(test)]
@@ -49,21 +50,25 @@ pub(crate) use rows::Handle;
 pub use rows::Row;
 pub use usage::Used;
 
+use crate::isolation::Fault;
 use crate::isolation::base::Base;
 use crate::isolation::cgroup::Entry;
 use crate::isolation::niceness::Niceness;
 use crate::isolation::plan::Plan;
+use crate::isolation::private_folder::PrivateFolder;
+use crate::isolation::report::Facts;
 use crate::isolation::seccomp::Programs;
 use crate::packet;
 use crate::sys::{SingleThreaded, exec};
+use terms::Terms;
 
 /// What a process that becomes init comes with.
 #[derive(Debug)]
 pub(crate) struct Arrival<'a> {
     /// To the sidecar.
     pub socket: &'a OwnedFd,
-    /// Says when the id maps are written.
-    pub go: OwnedFd,
+    /// Says when the id maps are written, where there are any.
+    pub go: Option<OwnedFd>,
     /// The VM's groups.
     pub entry: Entry,
     pub niceness: Niceness,
@@ -78,9 +83,33 @@ pub(crate) fn run(
     proof: SingleThreaded,
 ) -> ! {
     let socket = arrival.socket;
-    let status = match boot::boot(plan, base, programs, arrival, proof) {
-        Ok(None) => 0,
-        Ok(Some((facts, terms))) => match packet::send(socket, &packet::encode(&Boot::Ready(facts)), &[]) {
+    let status = match boot::boot(plan, base, programs, arrival, proof).transpose() {
+        None => 0,
+        Some(booted) => serve(socket, booted, proof),
+    };
+    exec::exit_now(status)
+}
+
+/// Is the init of a VM without namespaces, in a process its supervisor has just forked.
+pub(crate) fn run_on_host(
+    plan: &Plan,
+    folder: &PrivateFolder,
+    arrival: Arrival<'_>,
+    proof: SingleThreaded,
+) -> ! {
+    let socket = arrival.socket;
+    let status = serve(socket, boot::boot_on_host(plan, folder, arrival), proof);
+    // The supervisor does it too, unless a guest has ended that.
+    if let Ok(members) = Members::descendants() {
+        members.end_all();
+    }
+    exec::exit_now(status)
+}
+
+/// Says how it went, and serves until the sidecar has gone.
+fn serve(socket: &OwnedFd, booted: Result<(Facts, Terms<'_>), Fault>, proof: SingleThreaded) -> i32 {
+    match booted {
+        Ok((facts, terms)) => match packet::send(socket, &packet::encode(&Boot::Ready(facts)), &[]) {
             Ok(()) => server::serve(socket, &terms, proof),
             Err(_) => 1,
         },
@@ -89,6 +118,5 @@ pub(crate) fn run(
             let _ = packet::send(socket, &packet::encode(&Boot::Failed(fault)), &[]);
             1
         }
-    };
-    exec::exit_now(status)
+    }
 }

@@ -12,6 +12,9 @@
 //!                                    report: read back from inside
 //! ```
 //!
+//! A VM without namespaces has less: `private_folder` and `landlock` stand for its root, `seccomp` refuses more, and
+//! `rlimits` are the same.
+//!
 //! Every step can fail; a failure is a [`Fault`]: the step, the errno and the path it was about.
 
 pub(crate) mod base;
@@ -22,11 +25,13 @@ pub(crate) mod etc;
 pub(crate) mod fault;
 pub(crate) mod identity;
 pub(crate) mod kernel;
+pub(crate) mod landlock;
 pub(crate) mod mounts;
 pub(crate) mod network;
 pub(crate) mod niceness;
 pub(crate) mod path;
 pub(crate) mod plan;
+pub(crate) mod private_folder;
 pub(crate) mod procfs;
 pub(crate) mod report;
 pub(crate) mod rlimits;

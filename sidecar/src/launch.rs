@@ -4,13 +4,18 @@
 //! zygote by executing the same file again under another. Whatever program holds the sidecar therefore asks
 //! [`run_if_requested`] first, before it starts any thread.
 
+use std::os::fd::OwnedFd;
+
 use agentvm_wire::launch::{INHERITED_ARG, SIDECAR_ARG0};
 
 use crate::sys::descriptors::standard_input;
-use crate::{packet, server, zygote};
+use crate::{packet, server, supervisor, zygote};
 
 /// The name a zygote and its inits go by: their `argv[0]`.
 pub(crate) const ZYGOTE_NAME: &str = "agentvm-init";
+
+/// The name a supervisor and its init go by.
+pub(crate) const SUPERVISOR_NAME: &str = "agentvm-supervisor";
 
 /// Returns at once in the ordinary case. In a process that was executed as a sidecar or as a zygote it does that work
 /// and never returns.
@@ -21,7 +26,8 @@ pub fn run_if_requested() {
     let mut arguments = std::env::args_os();
     let (name, first, second) = (arguments.next(), arguments.next(), arguments.next());
     match (name, first, second) {
-        (Some(name), None, _) if name == ZYGOTE_NAME => run_zygote(),
+        (Some(name), None, _) if name == ZYGOTE_NAME => run_with_socket(zygote::run),
+        (Some(name), None, _) if name == SUPERVISOR_NAME => run_with_socket(supervisor::run),
         (Some(name), Some(argument), None) if name == SIDECAR_ARG0 && argument == INHERITED_ARG => {
             run_sidecar()
         }
@@ -29,12 +35,12 @@ pub fn run_if_requested() {
     }
 }
 
-fn run_zygote() -> ! {
+fn run_with_socket(run: fn(&OwnedFd) -> !) -> ! {
     // Whoever typed the name by hand has no socket there.
     if packet::is_packet_socket(standard_input())
         && let Ok(socket) = take_standard_input(3)
     {
-        zygote::run(&socket);
+        run(&socket);
     }
     crate::sys::exec::exit_now(2);
 }
@@ -56,8 +62,8 @@ fn run_sidecar() -> ! {
 }
 
 /// Moves the socket that came as standard input out of the way of the standard streams, `silenced` of which become
-/// `/dev/null`: the input alone in a sidecar, whose standard error its client reads; all three in a zygote.
-pub(crate) fn take_standard_input(silenced: i32) -> std::io::Result<std::os::fd::OwnedFd> {
+/// `/dev/null`: the input alone in a sidecar, whose standard error its client reads; all three in a zygote or a supervisor.
+pub(crate) fn take_standard_input(silenced: i32) -> std::io::Result<OwnedFd> {
     let socket = rustix::io::fcntl_dupfd_cloexec(standard_input(), 3)?;
     let null = std::fs::File::options().read(true).write(true).open("/dev/null")?;
     for number in 0..silenced {

@@ -22,6 +22,7 @@ use tokio_tungstenite::{
     },
 };
 
+pub use crate::session::Policy;
 pub(crate) use inherited::serve_inherited;
 pub use token::{Token, TokenError};
 pub use unix::{UnixListenerConfig, serve_unix};

@@ -1,5 +1,7 @@
 //! A session: one client, its VMs, and what it asks.
 
+mod policy;
+
 use std::{
     collections::{BTreeMap, HashMap},
     future::pending,
@@ -34,12 +36,15 @@ use crate::{
     zygote::{BootError, Zygote},
 };
 
+pub use policy::Policy;
+
 /// All that a client without the token learns.
 const UNAUTHENTICATED: &str = "unauthenticated";
 
 /// One client's session.
 struct Session {
     zygote: Zygote,
+    policy: Policy,
     link: Arc<Link>,
     vms: Mutex<Residents>,
     /// The session is over: what is still being built is given up.
@@ -126,6 +131,7 @@ pub(crate) async fn serve<S>(
     zygote: Zygote,
     socket: WebSocketStream<S>,
     admission: Admission,
+    policy: Policy,
     leave: CancellationToken,
 ) where
     S: AsyncRead + AsyncWrite + Unpin,
@@ -133,6 +139,7 @@ pub(crate) async fn serve<S>(
     let link = Arc::new(Link::new(Limits::default()));
     let session = Arc::new(Session {
         zygote,
+        policy,
         link: link.clone(),
         vms: Mutex::default(),
         over: CancellationToken::new(),
@@ -257,6 +264,7 @@ impl Requests {
             Request::Hello(hello) => session.link.respond(id, &Response::Welcome(welcome(&hello, session)?)),
             Request::CreateVm(config) => {
                 config.validate()?;
+                session.policy.check(&config)?;
                 session.admit()?;
                 let order = Order { request: id, received: Instant::now(), config };
                 // The receiver lives as long as the connection that called this.
@@ -297,12 +305,12 @@ fn welcome(hello: &Hello, session: &Session) -> Result<Welcome, Rejection> {
 
 /// What a client is told of a VM that could not be built: step, errno, path, and what would help.
 fn not_created(error: &BootError) -> Rejection {
-    if error.step() == Step::Config {
-        return Rejection::invalid(error.path().unwrap_or("config"), error.to_string());
-    }
-    if (error.step(), error.errno()) == (Step::Limits, libc::EOPNOTSUPP) {
-        let mut rejection = Rejection::invalid(error.path().unwrap_or("limits"), error.to_string());
-        rejection.code = Code::UNSUPPORTED;
+    let cannot_be_had = error.errno() == libc::EOPNOTSUPP;
+    if error.step() == Step::Config || error.step() == Step::Limits && cannot_be_had {
+        let mut rejection = Rejection::invalid(error.path().unwrap_or("config"), error.to_string());
+        if cannot_be_had {
+            rejection.code = Code::UNSUPPORTED;
+        }
         return rejection;
     }
     let mut rejection = Rejection::new(Code::from(errno::name(error.errno())), error.to_string());

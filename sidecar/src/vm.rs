@@ -11,6 +11,7 @@ mod inspect;
 mod reading;
 mod table;
 mod usage;
+mod warnings;
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -24,7 +25,6 @@ use agentvm_wire::{
     id::{ProcessId, RequestId, VmId},
     message::{Event as WireEvent, Response},
     process::{Execute, OutputDrained, ProcessSignaled, SignalProcess, SignalTarget},
-    resource::Edge,
     vm::{VmDisposed, VmState, VmStateChanged},
 };
 use futures_util::{StreamExt as _, stream::FuturesUnordered};
@@ -65,7 +65,7 @@ pub(crate) struct Vm {
 #[derive(Default)]
 struct State {
     processes: HashMap<ProcessId, Process>,
-    live_processes: Edge,
+    warnings: warnings::Warnings,
     /// Pumps of processes that init has not yet told of: a stream says nothing, not even its end, before the start.
     starting: HashMap<ProcessId, Vec<Work>>,
     exited: table::Exited,
@@ -129,13 +129,13 @@ impl Vm {
 
     // ---- requests, in the order they came ----
 
-    pub(crate) fn execute(&self, request: RequestId, execute: Execute) {
+    pub(crate) fn execute(self: &Arc<Self>, request: RequestId, execute: Execute) {
         if let Err(rejection) = self.try_execute(request, execute) {
             self.link.reject(request, rejection);
         }
     }
 
-    fn try_execute(&self, request: RequestId, execute: Execute) -> Result<(), Rejection> {
+    fn try_execute(self: &Arc<Self>, request: RequestId, execute: Execute) -> Result<(), Rejection> {
         let id = execute.process;
         {
             let state = self.lock();
@@ -174,6 +174,7 @@ impl Vm {
         self.warn(&state);
         drop(state);
         self.commands.start(id, started.spec);
+        self.watch();
         Ok(())
     }
 
@@ -230,14 +231,6 @@ impl Vm {
     /// Ends the VM because its session is over.
     pub(crate) fn end(&self) {
         self.commands.end();
-    }
-
-    /// Tells the client when live processes are close to their limit.
-    fn warn(&self, state: &State) {
-        let (live, limit) = (state.processes.len() as u64, self.link.limits().max_processes);
-        if let Some(warning) = state.live_processes.observe(MAX_PROCESSES, live, limit) {
-            self.link.event(self.id, &WireEvent::LimitWarning(warning));
-        }
     }
 
     fn add(&self, work: Work) {

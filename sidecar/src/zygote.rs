@@ -14,25 +14,28 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use agentvm_wire::id::VmId;
-use agentvm_wire::vm::{IsolationReport, VmConfig};
+use agentvm_wire::vm::{Isolation, IsolationReport, VmConfig};
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
-use rustix::process::{Pid, geteuid};
+use rustix::process::Pid;
 use serde::de::DeserializeOwned;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-use crate::init::client::{self, Connection, Lease};
+use crate::init::client::{self, Connection, Ending, Lease};
 use crate::init::{Boot, Commands, Events};
-use crate::isolation::cgroup::{Cgroups, Entry};
+use crate::isolation::cgroup::{Cgroups, Controller, Entry};
+use crate::isolation::identity::IdMaps;
 use crate::isolation::plan::Plan;
-use crate::isolation::uid_ranges::{UidRange, UidRanges};
+use crate::isolation::uid_ranges::{self, UidRange, UidRanges};
 use crate::isolation::{At as _, Fault, Step, report};
 use crate::packet::{self, Packet};
+use crate::state::{self, State};
+use crate::supervisor::Supervisor;
 use crate::sys::reactor::watch;
 use messages::Birth;
 
-pub(crate) use run::{IGNORED, run};
+pub(crate) use run::{IGNORED, leave_the_sidecars_session, run};
 pub use start::StartError;
 
 /// The sidecar's handle of its zygote; cheap to clone.
@@ -44,10 +47,12 @@ pub struct Zygote {
 /// What all handles have in common.
 #[derive(Debug)]
 struct Shared {
-    /// The running process; another one once that has died.
-    process: Mutex<Arc<start::Process>>,
-    /// The pool of uids, as root.
+    /// The running process; another one once that has died. Or why there can be no sandbox here.
+    process: Mutex<Result<Arc<start::Process>, StartError>>,
+    /// The pool of uids, for root of the host.
     ranges: Option<UidRanges>,
+    /// The state folder, from the first VM on that needs one.
+    state: Mutex<Option<State>>,
     /// What limits VMs as a whole.
     cgroups: Arc<Cgroups>,
 }
@@ -116,22 +121,32 @@ impl fmt::Display for Description<'_> {
 }
 
 impl Zygote {
-    /// Starts the zygote and waits until it takes requests. Blocks; call it before any thread or runtime exists.
-    pub fn start() -> Result<Self, StartError> {
-        let ranges = if geteuid().is_root() { Some(UidRanges::open(std::process::id() * 64)) } else { None };
-        let ranges = ranges.transpose().map_err(StartError)?;
+    /// Starts the zygote and waits until it takes requests; sweeps what sidecars that were killed have left. Where
+    /// [`Self::sandbox`] fails, VMs of the weaker levels can still be had. Blocks; call it before any thread or runtime
+    /// exists.
+    pub fn start() -> Self {
+        state::sweep();
+        let ranges = uid_ranges::are_ours().then(|| UidRanges::open(std::process::id() * 64)).transpose();
         // Before the zygote, which is to be in the group this process settles in.
         let cgroups = Cgroups::open();
-        let process = Mutex::new(Arc::new(start::Process::start()?));
-        Ok(Self { shared: Arc::new(Shared { process, ranges, cgroups }) })
+        let (ranges, process) = match ranges {
+            Ok(ranges) => (ranges, start::Process::start().map(Arc::new)),
+            Err(fault) => (None, Err(StartError(fault))),
+        };
+        let process = Mutex::new(process);
+        Self { shared: Arc::new(Shared { process, ranges, state: Mutex::default(), cgroups }) }
+    }
+
+    /// Whether there can be sandboxes on this host, as this user.
+    pub fn sandbox(&self) -> Result<(), StartError> {
+        self.process().map(drop).map_err(StartError)
     }
 
     /// Creates a VM and waits until its init is ready. Needs a tokio runtime, which the result stays bound to.
     ///
     /// Cancel safety: a dropped future leaves no VM behind.
     pub async fn create_vm(&self, id: VmId, config: &VmConfig) -> Result<Booted, BootError> {
-        let range = self.take_range().map_err(BootError)?;
-        let plan = plan::plan(id, config, range.as_ref()).map_err(BootError)?;
+        let (plan, range) = self.plan(id, config).map_err(BootError)?;
         self.boot(id, plan, range, config).await.map_err(BootError)
     }
 
@@ -143,9 +158,8 @@ impl Zygote {
         step: Step,
         errno: Errno,
     ) -> Result<Booted, BootError> {
-        let range = self.take_range().map_err(BootError)?;
         let id = VmId::random();
-        let mut plan = plan::plan(id, config, range.as_ref()).map_err(BootError)?;
+        let (mut plan, range) = self.plan(id, config).map_err(BootError)?;
         plan.failing = Some((step, errno.raw_os_error()));
         self.boot(id, plan, range, config).await.map_err(BootError)
     }
@@ -153,23 +167,56 @@ impl Zygote {
     /// The pid of the zygote process.
     #[cfg(test)]
     pub(crate) fn pid(&self) -> u32 {
-        self.process().pid()
+        self.process().expect("there is one").pid()
     }
 
-    fn take_range(&self) -> Result<Option<UidRange>, Fault> {
-        self.shared.ranges.as_ref().map(UidRanges::take).transpose()
+    /// Where private folders are made, once one was.
+    #[cfg(test)]
+    pub(crate) fn state_folder(&self) -> Option<std::path::PathBuf> {
+        let state = self.shared.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.as_ref().map(|state| state.path().to_owned())
     }
 
-    fn process(&self) -> Arc<start::Process> {
-        Arc::clone(&self.shared.process.lock().unwrap_or_else(PoisonError::into_inner))
+    /// What one VM shall be, and the uids it gets for that.
+    fn plan(&self, id: VmId, config: &VmConfig) -> Result<(Plan, Option<UidRange>), Fault> {
+        let take_range = || self.shared.ranges.as_ref().map(UidRanges::take).transpose();
+        match config.isolation {
+            Isolation::Sandbox => {
+                let range = take_range()?;
+                Ok((plan::sandbox(id, config, range.as_ref())?, range))
+            }
+            Isolation::Confined => {
+                let range = take_range()?;
+                let ids = plan::guest_on_host(range.as_ref())?;
+                Ok((self.plan_on_host(id, config, ids)?, range))
+            }
+            Isolation::None => Ok((self.plan_on_host(id, config, IdMaps::Host(None))?, None)),
+            _ => Err(plan::refuse("isolation")),
+        }
+    }
+
+    fn plan_on_host(&self, id: VmId, config: &VmConfig, ids: IdMaps) -> Result<Plan, Fault> {
+        let counts_pids = self.shared.cgroups.missing(Controller::Pids).is_none();
+        plan::check_on_host(config, ids, counts_pids)?;
+        let mut state = self.shared.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let folder = match &*state {
+            Some(state) => state.folder_of(id),
+            None => state.insert(State::make()?).folder_of(id),
+        };
+        plan::on_host(config, ids, folder)
+    }
+
+    fn process(&self) -> Result<Arc<start::Process>, Fault> {
+        let process = self.shared.process.lock().unwrap_or_else(PoisonError::into_inner);
+        process.as_ref().map(Arc::clone).map_err(|StartError(fault)| fault.clone())
     }
 
     /// Executes the zygote again if `dead` is still the one in use. Blocks for some milliseconds; VMs that live are
     /// not concerned.
     fn replace(&self, dead: &Arc<start::Process>) -> Result<(), Fault> {
         let mut process = self.shared.process.lock().unwrap_or_else(PoisonError::into_inner);
-        if Arc::ptr_eq(&process, dead) {
-            *process = Arc::new(start::Process::start().map_err(|StartError(fault)| fault)?);
+        if process.as_ref().is_ok_and(|process| Arc::ptr_eq(process, dead)) {
+            *process = Ok(Arc::new(start::Process::start().map_err(|StartError(fault)| fault)?));
         }
         Ok(())
     }
@@ -184,14 +231,17 @@ impl Zygote {
         let group = self.shared.cgroups.make(&format!("vm-{id}"), &plan::group_limits(&config.limits))?;
         let entry = group.entry()?;
         (plan.entry, plan.own_share) = (entry.kinds(), group.share().is_some());
-        let Born { socket, pid, pidfd } = self.bear(&plan, &entry).await?;
+        let Born { socket, pid, pidfd, ending } = match plan.isolation {
+            Isolation::Sandbox => self.bear(&plan, &entry).await?,
+            _ => Born::supervised(&plan, &entry)?,
+        };
         drop(entry);
         let facts = match receive(&socket).await? {
             Packet { message: Boot::Failed(fault), .. } => return Err(fault),
             Packet { message: Boot::Ready(facts), .. } => facts,
         };
         let report = report::compose(&plan, config, &facts, pid, &group)?;
-        let connection = Connection::new(socket, pidfd, Lease::new(range, group)).at(Step::Zygote)?;
+        let connection = Connection::new(socket, pidfd, ending, Lease::new(range, group)).at(Step::Zygote)?;
         let (commands, events) = client::split(connection);
         Ok(Booted {
             commands,
@@ -205,11 +255,11 @@ impl Zygote {
 
     /// Has an init cloned; a zygote that has died is replaced once.
     async fn bear(&self, plan: &Plan, entry: &Entry) -> Result<Born, Fault> {
-        let process = self.process();
+        let process = self.process()?;
         match Born::from(&process, plan, entry).await {
             Err(fault) if (fault.step, fault.errno) == (Step::Zygote, libc::EPIPE) => {
                 self.replace(&process)?;
-                Born::from(&self.process(), plan, entry).await
+                Born::from(&*self.process()?, plan, entry).await
             }
             result => result,
         }
@@ -221,9 +271,18 @@ struct Born {
     socket: AsyncFd<OwnedFd>,
     pid: Pid,
     pidfd: OwnedFd,
+    ending: Ending,
 }
 
 impl Born {
+    /// By a supervisor, whose end is then the VM's.
+    fn supervised(plan: &Plan, entry: &Entry) -> Result<Self, Fault> {
+        let (ours, inits) = packet::pair().at(Step::Supervisor)?;
+        let (supervisor, pid, pidfd) = Supervisor::start(plan, &inits, entry)?;
+        let socket = watch(ours, Interest::READABLE | Interest::WRITABLE).at(Step::Supervisor)?;
+        Ok(Self { socket, pid, pidfd, ending: Ending::Supervisor(supervisor) })
+    }
+
     async fn from(process: &start::Process, plan: &Plan, entry: &Entry) -> Result<Self, Fault> {
         let (ours, inits) = packet::pair().at(Step::Zygote)?;
         process.send(plan, &inits, entry).await.at(Step::Zygote)?;
@@ -234,7 +293,12 @@ impl Born {
             Packet { message: Birth::Failed(fault), .. } => Err(fault),
             Packet { message: Birth::Cloned { pid }, descriptors } => {
                 let [pidfd] = <[OwnedFd; 1]>::try_from(descriptors).map_err(|_| broken("pidfd"))?;
-                Ok(Self { socket, pid: Pid::from_raw(pid).ok_or(broken("pid"))?, pidfd })
+                Ok(Self {
+                    socket,
+                    pid: Pid::from_raw(pid).ok_or(broken("pid"))?,
+                    pidfd,
+                    ending: Ending::Init,
+                })
             }
         }
     }

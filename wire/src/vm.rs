@@ -19,6 +19,11 @@ pub enum Isolation {
     /// Own user, pid, mount, network, UTS, IPC and cgroup namespaces, own root file system, seccomp, rlimits.
     #[default]
     Sandbox,
+    /// Where namespaces cannot be had: Landlock, seccomp and rlimits around processes of the host, with a private home,
+    /// temporary and working folder. No root file system, process table, network or host name of its own.
+    Confined,
+    /// Plain processes of the sidecar's user: nothing is kept from anybody.
+    None,
 }
 
 /// Body of `create_vm`. Every field may be left out.
@@ -31,10 +36,11 @@ pub struct VmConfig {
     /// Environment every process starts with, laid over the VM's own (PATH, HOME, USER, LOGNAME, SHELL, LANG, TERM).
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
-    /// Working directory of a process that names none: absolute; `/workspace` if absent. Created if missing.
+    /// Working directory of a process that names none: absolute; `/workspace` if absent, without a sandbox the private
+    /// working folder. Created if missing. Refused with `confined`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
-    /// Host name seen inside, 1 to 64 of `[A-Za-z0-9.-]`; derived from the VM id if absent.
+    /// Host name seen inside, 1 to 64 of `[A-Za-z0-9.-]`; derived from the VM id if absent. Of a sandbox only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hostname: Option<String>,
     /// Who guest processes run as.
@@ -78,11 +84,13 @@ impl VmConfig {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct VmUser {
-    /// `false` (default): `agentos`, 1000:1000. `true`: uid 0 of the VM with nine capabilities over the VM only.
+    /// `false` (default): `agentos`, 1000:1000; without a sandbox an id of the host. `true`: uid 0 of the VM with nine
+    /// capabilities over the VM only; of a sandbox only.
     pub root: bool,
 }
 
-/// The tmpfs behind `/`, `/tmp`, `/workspace`, `/home` and `/dev/shm`: a disk quota that needs no rights.
+/// The tmpfs behind `/`, `/tmp`, `/workspace`, `/home` and `/dev/shm`: a disk quota that needs no rights. Of a sandbox
+/// only: elsewhere its fields are refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
@@ -107,7 +115,8 @@ impl WritableLayer {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct VmLimits {
-    /// Processes and threads of the guest at once; 1024 if absent.
+    /// Processes and threads of the guest at once; 1024 if absent. Without a sandbox it takes a control group or a uid of
+    /// the guest's own, and is refused where there is neither.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pids: Option<u64>,
     /// Descriptors a guest process may hold; if absent the smallest of 65 536, the sidecar's hard limit and a quarter
@@ -185,8 +194,10 @@ pub struct IsolationReport {
     pub isolation: Isolation,
     /// Host name inside.
     pub hostname: String,
-    /// Inodes of the VM's namespaces (as in `readlink /proc/self/ns/pid`), decimal strings.
-    pub namespaces: Namespaces,
+    /// Inodes of the VM's namespaces (as in `readlink /proc/self/ns/pid`), decimal strings; absent where it has none of its
+    /// own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespaces: Option<Namespaces>,
     /// `/proc/self/uid_map` as the sidecar's own user namespace sees it.
     pub uid_map: Vec<IdMapping>,
     /// The same for groups.
@@ -197,6 +208,9 @@ pub struct IsolationReport {
     pub no_new_privs: bool,
     /// Seccomp as `/proc/self/status` shows it in init.
     pub seccomp: SeccompReport,
+    /// Landlock, where it is used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub landlock: Option<LandlockReport>,
     /// Each limit, what it is, and what enforces it.
     pub limits: Vec<LimitReport>,
     /// What holds only in part, and why; empty when everything the level promises holds.
@@ -253,6 +267,14 @@ pub struct SeccompReport {
     /// `Seccomp_filters:`; filters that were inherited from outside count too. Absent where the kernel does not say.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub filters: Option<u32>,
+}
+
+/// What Landlock keeps guest processes from (`landlock(7)`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct LandlockReport {
+    /// Version of the kernel's interface that is used: files from 1 on, TCP from 4, signals from 6.
+    pub abi: u32,
 }
 
 /// One limit.

@@ -340,7 +340,7 @@ pub(crate) fn vm_created(vm: VmId) -> Response {
     let isolation = IsolationReport {
         isolation: Isolation::Sandbox,
         hostname: "scene".to_owned(),
-        namespaces: Namespaces {
+        namespaces: Some(Namespaces {
             user: inode(),
             pid: inode(),
             mnt: inode(),
@@ -348,7 +348,7 @@ pub(crate) fn vm_created(vm: VmId) -> Response {
             uts: inode(),
             ipc: inode(),
             cgroup: inode(),
-        },
+        }),
         uid_map: Vec::new(),
         gid_map: Vec::new(),
         guest: GuestIdentity {
@@ -359,6 +359,7 @@ pub(crate) fn vm_created(vm: VmId) -> Response {
         },
         no_new_privs: true,
         seccomp: SeccompReport { mode: 2, filters: None },
+        landlock: None,
         limits: Vec::new(),
         partial: Vec::new(),
     };

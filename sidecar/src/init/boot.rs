@@ -1,9 +1,11 @@
 //! From a fresh clone to PID 1 of a VM: the order in which everything is built and then locked.
 
+use std::fs::create_dir_all;
 use std::os::fd::AsRawFd;
 
+use agentvm_wire::vm::Isolation;
 use rustix::fs::{CWD, Mode, OFlags, openat};
-use rustix::process::{DumpableBehavior, set_dumpable_behavior, setsid, umask};
+use rustix::process::{DumpableBehavior, getpid, set_child_subreaper, set_dumpable_behavior, setsid, umask};
 use rustix::system::sethostname;
 use rustix::thread::UnshareFlags;
 
@@ -11,10 +13,11 @@ use super::Arrival;
 use super::terms::Terms;
 use crate::isolation::base::Base;
 use crate::isolation::plan::Plan;
+use crate::isolation::private_folder::PrivateFolder;
 use crate::isolation::report::Facts;
 use crate::isolation::seccomp::Programs;
 use crate::isolation::{
-    At as _, Fault, Step, capabilities, cgroup, identity, network, rlimits, root_filesystem,
+    At as _, Fault, Step, capabilities, cgroup, identity, landlock, network, rlimits, root_filesystem,
 };
 use crate::sys::clone::unshare;
 use crate::sys::{SingleThreaded, descriptors, signals};
@@ -29,10 +32,11 @@ pub(super) fn boot<'a>(
     proof: SingleThreaded,
 ) -> Result<Option<(Facts, Terms<'a>)>, Fault> {
     let Arrival { socket, go, entry, niceness } = arrival;
-    if rustix::io::read(&go, &mut [0]).at(Step::IdMaps)? == 0 {
+    if let Some(go) = go
+        && rustix::io::read(&go, &mut [0]).at(Step::IdMaps)? == 0
+    {
         return Ok(None);
     }
-    drop(go);
 
     plan.reach(Step::Limits)?;
     entry.boot.into_iter().try_for_each(cgroup::enter).at_path(Step::Limits, "cgroup")?;
@@ -63,14 +67,57 @@ pub(super) fn boot<'a>(
     plan.reach(Step::Rlimits)?;
     rlimits::limit_vm(&plan.limits)?;
     plan.reach(Step::Capabilities)?;
-    capabilities::lock_in(plan.guest)?;
+    capabilities::lock_in(plan)?;
     plan.reach(Step::Seccomp)?;
     programs.install(plan.shares_uid())?;
 
     // Zero until here, so that what is built gets the modes it is given; guests expect the usual one.
     umask(Mode::WGRP | Mode::WOTH);
     plan.reach(Step::Report)?;
-    Ok(Some((Facts::read_back(plan, &built)?, terms)))
+    Ok(Some((Facts::of_sandbox(plan, &built)?, terms)))
+}
+
+/// The same without namespaces: there is no root to build, and nothing is left behind but what Landlock and seccomp refuse.
+pub(super) fn boot_on_host<'a>(
+    plan: &'a Plan,
+    folder: &PrivateFolder,
+    arrival: Arrival<'_>,
+) -> Result<(Facts, Terms<'a>), Fault> {
+    let Arrival { socket, entry, niceness, .. } = arrival;
+    plan.reach(Step::Limits)?;
+    entry.boot.into_iter().try_for_each(cgroup::enter).at_path(Step::Limits, "cgroup")?;
+    let niceness = niceness.settle(plan.own_share).at_path(Step::Limits, "niceness")?;
+    let terms = Terms { plan, entrance: entry.guest, niceness };
+
+    plan.reach(Step::Identity)?;
+    setsid().at_path(Step::Identity, "session")?;
+    set_child_subreaper(Some(getpid())).at_path(Step::Identity, "subreaper")?;
+    IGNORED.into_iter().for_each(signals::restore);
+
+    plan.reach(Step::Descriptors)?;
+    let entrance = terms.entrance.as_ref().map_or(socket.as_raw_fd(), AsRawFd::as_raw_fd);
+    descriptors::close_all_but([socket.as_raw_fd(), entrance]).at(Step::Descriptors)?;
+    set_dumpable_behavior(DumpableBehavior::NotDumpable).at_path(Step::Descriptors, "dumpable")?;
+
+    plan.reach(Step::PrivateFolder)?;
+    folder.make(plan.guest_id())?;
+    plan.reach(Step::Cwd)?;
+    umask(Mode::WGRP | Mode::WOTH);
+    create_dir_all(&plan.cwd).at_path(Step::Cwd, &plan.cwd)?;
+
+    let mut landlock_abi = None;
+    if plan.isolation == Isolation::Confined {
+        plan.reach(Step::Rlimits)?;
+        rlimits::limit_vm(&plan.limits)?;
+        plan.reach(Step::Capabilities)?;
+        capabilities::gain_none()?;
+        plan.reach(Step::Landlock)?;
+        landlock_abi = Some(landlock::restrict(folder)?);
+        plan.reach(Step::Seccomp)?;
+        Programs::install_for_host()?;
+    }
+    plan.reach(Step::Report)?;
+    Ok((Facts::of_host(plan, landlock_abi)?, terms))
 }
 
 /// Replaces the host's `/dev/null` on the standard streams, which guest processes may inherit.

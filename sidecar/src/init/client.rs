@@ -13,7 +13,7 @@ use std::sync::Arc;
 use agentvm_wire::{id::ProcessId, process::SignalTarget};
 use rustix::io::Errno;
 
-pub(crate) use connection::{Connection, Lease};
+pub(crate) use connection::{Connection, Ending, Lease};
 pub use reading::{Page, ReadError};
 pub(in crate::init) use spec::now_ns;
 pub use spec::{MemoryLimit, StartSpec, Stdio};

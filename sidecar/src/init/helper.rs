@@ -9,7 +9,6 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::clock;
-use super::members::Members;
 use super::messages::{ReadOutcome, Reading, Reply};
 use super::rows::Writer;
 use super::server::{Gone, Server};
@@ -147,7 +146,7 @@ impl Server<'_> {
     fn write_all(&self, request: &ReadRequest) -> Result<(), Errno> {
         signals::unblock_all()?;
         descriptors::close_all_but([request.file.as_raw_fd()])?;
-        let members = Members::open()?;
+        let members = self.members.again()?;
         let file = request.file.try_clone().map_err(|_| Errno::MFILE)?;
         let mut rows = Writer::new(file, request.max_bytes);
         let written = match request.what {

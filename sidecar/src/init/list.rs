@@ -31,20 +31,15 @@ impl Server<'_> {
             if pid == own || is_starting || self.is_helper(pid) || self.is_spare(pid) {
                 continue;
             }
-            // One that has ended meanwhile has no row.
+            // One that has ended meanwhile has no row; nor has a child of init that runs our code.
             if let Some(row) = reader.row(pid)
-                && is_known(&row)
+                && (row.root.is_some() || pid == members.init())
             {
                 rows.push(&row)?;
             }
         }
         Ok(())
     }
-}
-
-/// Whether it is init or of a tree. A child of init that runs our code is neither.
-fn is_known(row: &Row) -> bool {
-    row.root.is_some() || row.pid == 1
 }
 
 /// Reads rows.

@@ -86,7 +86,7 @@ impl<'a> Server<'a> {
             terms,
             proof,
             table: Table::default(),
-            members: Members::open()?,
+            members: Members::of_vm(terms.plan.isolation)?,
             kills: Vec::new(),
             cpu_watches: Vec::new(),
             terminating: false,
@@ -167,7 +167,7 @@ impl<'a> Server<'a> {
             Request::Expire { process } => self.expire(process),
             Request::Terminate => {
                 self.terminating = true;
-                signals::signal_everybody(Signal::TERM);
+                self.members.signal_everybody(Signal::TERM);
                 Ok(())
             }
             Request::Read { token, what, max_bytes, deadline_ms } => {

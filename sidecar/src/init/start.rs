@@ -15,11 +15,14 @@ use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::time::Duration;
 
+use agentvm_wire::vm::Isolation;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{AtFlags, CWD, statat};
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
-use rustix::process::{DumpableBehavior, Pid, chdir, set_dumpable_behavior, setsid};
+use rustix::process::{
+    DumpableBehavior, Pid, chdir, getpid, set_child_subreaper, set_dumpable_behavior, setsid,
+};
 use rustix::time::Timespec;
 use serde::{Deserialize, Serialize};
 
@@ -94,7 +97,7 @@ pub(super) fn fork_child(
     proof: SingleThreaded,
 ) -> Result<Child, StartFault> {
     let (inits, childs) = packet::pair().map_err(at(StartStep::Fork))?;
-    match fork(proof, true).map_err(at(StartStep::Fork))? {
+    match fork(proof, terms.plan.isolation == Isolation::Sandbox).map_err(at(StartStep::Fork))? {
         Forked::Parent(pid) => Ok(Child { pid, socket: inits }),
         Forked::Child => {
             drop(inits);
@@ -112,7 +115,7 @@ fn run(request: Option<&Packet<Start>>, terms: &Terms<'_>, init: &OwnedFd) -> Re
     signals::restore(libc::SIGXFSZ);
     setsid().map_err(at(StartStep::Session))?;
     terms.accept().map_err(at(StartStep::Limits))?;
-    let mark = statat(CWD, "/proc/self/ns/uts", AtFlags::empty()).map_err(at(StartStep::Handshake))?.st_ino;
+    let mark = own_mark(terms.plan).map_err(at(StartStep::Handshake))?;
     if let Some(request) = request {
         return become_guest_and_exec(request, terms.plan, mark, init);
     }
@@ -120,6 +123,14 @@ fn run(request: Option<&Packet<Start>>, terms: &Terms<'_>, init: &OwnedFd) -> Re
     // Never dropped: the child closes by number what came along, as it does with what came by the fork.
     let request = ManuallyDrop::new(await_request(init)?);
     become_guest_and_exec(&request, terms.plan, mark, init)
+}
+
+/// Its UTS namespace in a sandbox, elsewhere its session, which it has just begun.
+fn own_mark(plan: &Plan) -> rustix::io::Result<u64> {
+    match plan.isolation {
+        Isolation::Sandbox => Ok(statat(CWD, "/proc/self/ns/uts", AtFlags::empty())?.st_ino),
+        _ => Ok(u64::from(getpid().as_raw_nonzero().get().unsigned_abs())),
+    }
 }
 
 fn await_request(init: &OwnedFd) -> Result<Packet<Start>, StartFault> {
@@ -145,8 +156,12 @@ fn become_guest_and_exec(
     }
     // As long as this runs our code nobody in the VM may look into it; exec ends that.
     set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(at(StartStep::Identity))?;
-    identity::become_id(plan.guest.id(), plan.id_maps).map_err(at(StartStep::Identity))?;
-    capabilities::become_guest(plan.guest).map_err(at(StartStep::Identity))?;
+    if plan.isolation != Isolation::Sandbox {
+        // Descendants then stay below it, wherever they go; exec keeps that.
+        set_child_subreaper(Some(getpid())).map_err(at(StartStep::Session))?;
+    }
+    identity::become_id(plan.guest_id(), plan.id_maps).map_err(at(StartStep::Identity))?;
+    capabilities::become_guest(plan).map_err(at(StartStep::Identity))?;
     chdir(strings.cwd()).map_err(at(StartStep::Cwd))?;
     if request.message.deadline_ns.is_some_and(|deadline| deadline <= now_ns()) {
         return Err(StartFault::LATE);

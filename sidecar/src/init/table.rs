@@ -11,7 +11,7 @@ use super::messages::Start;
 use crate::packet::Packet;
 
 /// Inode of the UTS namespace that a started process and all its descendants share, and nobody else: none of them
-/// can leave it or make another, because that takes a capability no guest has.
+/// can leave it or make another, because that takes a capability no guest has. Without namespaces, a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Mark(pub u64);
 

@@ -20,10 +20,8 @@ pub struct Used {
     pub memory_bytes: u64,
     /// Microseconds of processor time since the VM began, but for that of processes nobody waited for.
     pub cpu_us: u64,
-    /// Bytes in the writable layer.
-    pub disk_bytes: u64,
-    /// Files and folders in it.
-    pub disk_inodes: u64,
+    /// Bytes in the writable layer, and files and folders, where the VM has one.
+    pub disk: Option<(u64, u64)>,
 }
 
 impl Server<'_> {
@@ -38,15 +36,17 @@ impl Server<'_> {
                 continue;
             };
             ticks += stat.cpu_ticks + stat.children_cpu_ticks;
-            if pid != own && !pid.is_init() && !self.is_helper(pid) && !self.is_spare(pid) {
+            if pid != own && pid != members.init() && !self.is_helper(pid) && !self.is_spare(pid) {
                 used.pids += stat.threads;
                 used.memory_bytes += stat.rss_pages.saturating_mul(rustix::param::page_size() as u64);
             }
         }
         used.cpu_us = ticks.saturating_mul(1_000_000 / TICKS_PER_SECOND);
-        let disk = statvfs("/")?;
-        used.disk_bytes = disk.f_blocks.saturating_sub(disk.f_bfree).saturating_mul(disk.f_frsize);
-        used.disk_inodes = disk.f_files.saturating_sub(disk.f_ffree);
+        if self.terms.plan.folder.is_none() {
+            let disk = statvfs("/")?;
+            let bytes = disk.f_blocks.saturating_sub(disk.f_bfree).saturating_mul(disk.f_frsize);
+            used.disk = Some((bytes, disk.f_files.saturating_sub(disk.f_ffree)));
+        }
         rows.push(&used)
     }
 }

@@ -1,12 +1,13 @@
 //! Capabilities (`capabilities(7)`): what init keeps of its VM's user namespace, and what a guest process gets.
 
+use agentvm_wire::vm::Isolation;
 use rustix::io::Errno;
 use rustix::thread::{
-    CapabilitiesSecureBits, CapabilitySet, CapabilitySets, configure_capability_in_ambient_set,
+    CapabilitiesSecureBits, CapabilitySet, CapabilitySets, capabilities, configure_capability_in_ambient_set,
     remove_capability_from_bounding_set, set_capabilities, set_capabilities_secure_bits, set_no_new_privs,
 };
 
-use super::identity::Guest;
+use super::plan::Plan;
 use super::{At as _, Fault, Step};
 
 /// What init keeps: switching users, dropping capabilities, signalling, reading `/proc` of the guest, UTS namespaces.
@@ -34,9 +35,13 @@ const SECURE_BITS: CapabilitiesSecureBits = CapabilitiesSecureBits::NO_ROOT
     .union(CapabilitiesSecureBits::NO_SETUID_FIXUP_LOCKED)
     .union(CapabilitiesSecureBits::KEEP_CAPS_LOCKED);
 
-/// What a guest process holds.
-pub(crate) fn of_guest(guest: Guest) -> CapabilitySet {
-    if guest.root { GUEST_ROOT } else { CapabilitySet::empty() }
+/// What a guest process holds: where nothing is kept from it, what the sidecar does.
+pub(crate) fn of_guest(plan: &Plan) -> CapabilitySet {
+    match plan.isolation {
+        Isolation::None => capabilities(None).map_or(CapabilitySet::empty(), |held| held.effective),
+        _ if plan.guest.root => GUEST_ROOT,
+        _ => CapabilitySet::empty(),
+    }
 }
 
 /// Names of a set in the kernel's order, without `CAP_`.
@@ -46,8 +51,8 @@ pub(crate) fn names(set: CapabilitySet) -> Vec<String> {
 
 /// Gives up, for init and everything after it, whatever the VM does not need. Ambient capabilities are raised here
 /// once: init never execs, and each guest process inherits them.
-pub(crate) fn lock_in(guest: Guest) -> Result<(), Fault> {
-    let of_guest = of_guest(guest);
+pub(crate) fn lock_in(plan: &Plan) -> Result<(), Fault> {
+    let of_guest = of_guest(plan);
     set_no_new_privs(true).at_path(Step::Capabilities, "no_new_privs")?;
     set_capabilities_secure_bits(SECURE_BITS).at_path(Step::Capabilities, "securebits")?;
     for number in 0..u64::BITS {
@@ -73,8 +78,16 @@ pub(crate) fn lock_in(guest: Guest) -> Result<(), Fault> {
     Ok(())
 }
 
+/// Keeps what is started from gaining rights by a file's mode: all there is to lock in without a user namespace.
+pub(crate) fn gain_none() -> Result<(), Fault> {
+    set_no_new_privs(true).at_path(Step::Capabilities, "no_new_privs")
+}
+
 /// Leaves a process that is about to exec with exactly what a guest may hold.
-pub(crate) fn become_guest(guest: Guest) -> rustix::io::Result<()> {
-    let set = of_guest(guest);
+pub(crate) fn become_guest(plan: &Plan) -> rustix::io::Result<()> {
+    let set = of_guest(plan);
+    if plan.isolation == Isolation::None {
+        return Ok(());
+    }
     set_capabilities(None, CapabilitySets { effective: set, permitted: set, inheritable: set })
 }

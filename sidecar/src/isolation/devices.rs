@@ -10,7 +10,7 @@ use super::path::{make_file, make_folder, make_link, open_place};
 use super::{At as _, Fault, Step};
 
 /// Character devices that hold no state of the host.
-const NODES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
+pub(crate) const NODES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 
 /// Links every program expects.
 const LINKS: [(&str, &str); 5] = [

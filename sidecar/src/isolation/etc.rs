@@ -55,6 +55,18 @@ const FOLDERS: [&str; 11] = [
     "terminfo",
 ];
 
+/// Files that a VM with an `/etc` of its own has from us.
+const GENERATED: [&str; 6] = ["group", "hostname", "hosts", "nsswitch.conf", "passwd", "resolv.conf"];
+
+/// What of the host's own `/etc` may be read where a VM has none: the same, and what stands for the generated files.
+pub(crate) fn allowed_of_host() -> Vec<String> {
+    let entries = std::fs::read_dir("/etc").into_iter().flatten().flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    let allowed =
+        names.filter(|name| [&FILES[..], &FOLDERS, &GENERATED].iter().any(|list| copy::is_on(list, name)));
+    allowed.map(|name| format!("/etc/{name}")).collect()
+}
+
 /// Where the shared part is.
 const STATIC: &str = "etc/static";
 

@@ -65,6 +65,12 @@ pub enum Step {
     Capabilities,
     /// Installing the seccomp program.
     Seccomp,
+    /// Executing the supervisor of a VM without namespaces, and talking to it.
+    Supervisor,
+    /// The folder of the host that such a VM has for itself.
+    PrivateFolder,
+    /// Landlock around such a VM.
+    Landlock,
     /// Reading back what was built.
     Report,
 }
@@ -101,6 +107,9 @@ impl Step {
             Self::Rlimits => "rlimits",
             Self::Capabilities => "capabilities",
             Self::Seccomp => "seccomp",
+            Self::Supervisor => "supervisor",
+            Self::PrivateFolder => "private_folder",
+            Self::Landlock => "landlock",
             Self::Report => "report",
         }
     }
@@ -155,7 +164,16 @@ impl Fault {
                 "nothing here can enforce it: run the sidecar as root, or in a cgroup that is delegated to its user \
                  (systemd-run --user --scope -p Delegate=yes PROGRAM); `agentvm-sidecar doctor` says what is missing",
             ),
-            Step::UidRange => Some("as root, /run/agentvm must be writable"),
+            Step::Config if self.errno == libc::EOPNOTSUPP => Some("only a sandbox has it"),
+            Step::UidRange => Some(
+                "as root, /run/agentvm must be writable, and the ids from 2^30 on be this user namespace's to give; \
+                 an ordinary user needs neither",
+            ),
+            Step::PrivateFolder => Some("AGENTVM_STATE_DIR names another place than /var/tmp/agentvm-UID"),
+            Step::Landlock => Some(
+                "Linux 5.13 or later is needed, built with Landlock, and landlock among the security modules \
+                 (kernel parameter lsm=)",
+            ),
             _ if self.errno == libc::EFBIG => {
                 Some("the file size limit of this process (ulimit -f) is too small")
             }

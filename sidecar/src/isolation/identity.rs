@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::fs::{Mode, OFlags, openat};
-use rustix::process::{Gid, Pid, Uid};
+use rustix::process::{Gid, Pid, Uid, geteuid};
 use serde::{Deserialize, Serialize};
 
 use super::{At as _, Fault, Step};
@@ -45,6 +45,8 @@ pub(crate) enum IdMaps {
     Range(u32),
     /// One id: the zygote's, shown inside as the guest's. The sidecar is an ordinary user.
     Single,
+    /// None: the VM has no user namespace. Guest processes have this id of the host, or else the sidecar's own.
+    Host(Option<u32>),
 }
 
 impl IdMaps {
@@ -52,7 +54,24 @@ impl IdMaps {
     pub(crate) fn init_id(self, guest: Guest) -> u32 {
         match self {
             Self::Range(_) => 0,
-            Self::Single => guest.id(),
+            Self::Single | Self::Host(_) => self.guest_id(guest),
+        }
+    }
+
+    /// The uid and gid of guest processes, as they see it.
+    pub(crate) fn guest_id(self, guest: Guest) -> u32 {
+        match self {
+            Self::Range(_) | Self::Single => guest.id(),
+            Self::Host(id) => id.unwrap_or_else(|| geteuid().as_raw()),
+        }
+    }
+
+    /// Whether guest processes have init's own uid.
+    pub(crate) fn are_shared(self, guest: Guest) -> bool {
+        match self {
+            Self::Range(_) => guest.root,
+            Self::Single => true,
+            Self::Host(id) => id.is_none(),
         }
     }
 
@@ -61,22 +80,38 @@ impl IdMaps {
         match self {
             Self::Range(base) => Some(base + guest.id()),
             Self::Single => None,
+            Self::Host(id) => id,
         }
     }
 
-    fn line(self, guest: Guest) -> String {
+    fn line(self, guest: Guest) -> Option<String> {
         match self {
-            Self::Range(base) => format!("0 {base} {RANGE}\n"),
-            Self::Single => format!("{} 0 1\n", guest.id()),
+            Self::Range(base) => Some(format!("0 {base} {RANGE}\n")),
+            Self::Single => Some(format!("{} 0 1\n", guest.id())),
+            Self::Host(_) => None,
         }
     }
 
     /// Writes both maps of a new process's user namespace; `process` is its folder in `/proc`.
     pub(crate) fn write(self, process: BorrowedFd<'_>, guest: Guest) -> Result<(), Fault> {
-        let line = self.line(guest);
+        let Some(line) = self.line(guest) else { return Ok(()) };
         write_setting(process, "uid_map", line.as_bytes())?;
         write_setting(process, "gid_map", line.as_bytes())
     }
+}
+
+/// Whether this process is root and may hand out these ids, users and groups alike: in a container it may have but a few.
+pub(crate) fn is_root_over(ids: std::ops::Range<u32>) -> bool {
+    let holds = |map: &str| {
+        std::fs::read_to_string(map).unwrap_or_default().lines().any(|line| {
+            let mut numbers = line.split_whitespace().filter_map(|number| number.parse::<u32>().ok());
+            let (Some(first), Some(_), Some(count)) = (numbers.next(), numbers.next(), numbers.next()) else {
+                return false;
+            };
+            first <= ids.start && ids.end <= first.saturating_add(count)
+        })
+    };
+    geteuid().is_root() && holds("/proc/self/uid_map") && holds("/proc/self/gid_map")
 }
 
 /// Maps uid and gid 0 of the user namespace this process has just made to the ids it had before. Without privileges
@@ -106,10 +141,10 @@ fn write_setting(process: BorrowedFd<'_>, name: &str, value: &[u8]) -> Result<()
     Ok(())
 }
 
-/// Becomes the VM's own user: outside ids do not exist for this process afterwards. `setgroups` works only where a
-/// range is mapped; with a single id the kernel forbids it, and the zygote's groups stay.
+/// Becomes the VM's own user: in a user namespace, outside ids do not exist for this process afterwards. `setgroups` works
+/// only where a range is mapped; with a single id the kernel forbids it, and the zygote's groups stay.
 pub(crate) fn become_id(id: u32, id_maps: IdMaps) -> rustix::io::Result<()> {
-    if matches!(id_maps, IdMaps::Range(_)) {
+    if matches!(id_maps, IdMaps::Range(_) | IdMaps::Host(Some(_))) {
         rustix::thread::set_thread_groups(&[])?;
         let (uid, gid) = (Uid::from_raw(id), Gid::from_raw(id));
         rustix::thread::set_thread_res_gid(gid, gid, gid)?;

@@ -1,14 +1,20 @@
 //! The plan of one VM: what the sidecar asks the zygote and init to build, every default already filled in.
 
+use agentvm_wire::vm::Isolation;
 use serde::{Deserialize, Serialize};
 
 use super::cgroup::EntryKinds;
 use super::fault::Step;
 use super::identity::{Guest, IdMaps};
+use super::private_folder::PrivateFolder;
 
 /// Everything init needs to know; small enough for one message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Plan {
+    /// How strongly the VM is separated from the host.
+    pub isolation: Isolation,
+    /// Without a root of its own: the folder of the host that is its alone.
+    pub folder: Option<PrivateFolder>,
     /// Host name inside.
     pub hostname: String,
     /// Working directory to make if it is missing.
@@ -35,7 +41,17 @@ impl Plan {
     /// Whether guest processes and init have the same uid, so that the kernel alone would let a guest change init's
     /// limits and priorities.
     pub(crate) fn shares_uid(&self) -> bool {
-        self.guest.root || self.id_maps == IdMaps::Single
+        self.id_maps.are_shared(self.guest)
+    }
+
+    /// The uid and gid of guest processes, as they see it.
+    pub(crate) fn guest_id(&self) -> u32 {
+        self.id_maps.guest_id(self.guest)
+    }
+
+    /// Home directory of guest processes, as they see it.
+    pub(crate) fn home(&self) -> String {
+        self.folder.as_ref().map_or_else(|| self.guest.home().to_owned(), PrivateFolder::home)
     }
 
     /// Fails in tests where the plan says so.
@@ -50,8 +66,8 @@ impl Plan {
 /// What each guest process is limited to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct GuestLimits {
-    /// `RLIMIT_NPROC`: processes and threads of its uid in this VM.
-    pub pids: u64,
+    /// `RLIMIT_NPROC`: processes and threads of its uid in this VM; absent where that is also the uid of others.
+    pub pids: Option<u64>,
     /// `RLIMIT_NOFILE`.
     pub open_files: u64,
     /// `RLIMIT_FSIZE` in bytes.

@@ -1,14 +1,16 @@
 //! The isolation report: read back from inside by init, completed outside by the sidecar.
 
+mod host;
 mod limits;
 
 use std::fs::read_to_string;
 
 use agentvm_wire::vm::{
-    GuestIdentity, IdMapping, Isolation, IsolationReport, Namespaces, Partial, SeccompReport, VmConfig,
+    GuestIdentity, IdMapping, Isolation, IsolationReport, LandlockReport, Namespaces, Partial, SeccompReport,
+    VmConfig,
 };
 use rustix::fs::{AtFlags, CWD, statat, statvfs};
-use rustix::process::{Pid, Resource, getrlimit};
+use rustix::process::{Pid, Resource, getegid, getrlimit};
 use serde::{Deserialize, Serialize};
 
 use super::capabilities;
@@ -27,8 +29,9 @@ pub(crate) struct Facts {
     no_new_privs: bool,
     seccomp_mode: u32,
     seccomp_filters: Option<u32>,
-    disk_bytes: u64,
-    disk_inodes: u64,
+    landlock_abi: Option<u32>,
+    /// Of the VM's own root: bytes, inodes.
+    disk: Option<(u64, u64)>,
     pid_max: Option<u64>,
     core: Option<u64>,
     file_size: Option<u64>,
@@ -39,8 +42,21 @@ pub(crate) struct Facts {
 const NAMESPACES: [&str; 7] = ["user", "pid", "mnt", "net", "uts", "ipc", "cgroup"];
 
 impl Facts {
-    /// Looks at the VM from inside, after everything is locked.
-    pub(crate) fn read_back(plan: &Plan, built: &Built) -> Result<Self, Fault> {
+    /// Looks at a sandbox from inside, after everything is locked.
+    pub(crate) fn of_sandbox(plan: &Plan, built: &Built) -> Result<Self, Fault> {
+        let disk = statvfs("/").at_path(Step::Report, "/")?;
+        let pid_max =
+            read_to_string("/proc/sys/kernel/pid_max").ok().and_then(|text| text.trim().parse().ok());
+        let disk = Some((disk.f_blocks * disk.f_frsize, disk.f_files));
+        Ok(Self { disk, pid_max, ..Self::read_back(partial(plan, built))? })
+    }
+
+    /// The same of a VM without namespaces, which Landlock holds in or nothing does.
+    pub(crate) fn of_host(plan: &Plan, landlock_abi: Option<u32>) -> Result<Self, Fault> {
+        Ok(Self { landlock_abi, ..Self::read_back(host::partial(plan, landlock_abi))? })
+    }
+
+    fn read_back(partial: Vec<(String, String)>) -> Result<Self, Fault> {
         let mut namespaces = [0; 7];
         for (inode, name) in namespaces.iter_mut().zip(NAMESPACES) {
             let path = format!("/proc/self/ns/{name}");
@@ -52,7 +68,6 @@ impl Facts {
                 .lines()
                 .find_map(|line| line.strip_prefix(name)?.strip_prefix(':')?.trim().parse::<u32>().ok())
         };
-        let disk = statvfs("/").at_path(Step::Report, "/")?;
         let uname = rustix::system::uname();
         Ok(Self {
             namespaces,
@@ -60,14 +75,12 @@ impl Facts {
             no_new_privs: field("NoNewPrivs") == Some(1),
             seccomp_mode: field("Seccomp").unwrap_or(0),
             seccomp_filters: field("Seccomp_filters"),
-            disk_bytes: disk.f_blocks * disk.f_frsize,
-            disk_inodes: disk.f_files,
-            pid_max: read_to_string("/proc/sys/kernel/pid_max")
-                .ok()
-                .and_then(|text| text.trim().parse().ok()),
+            landlock_abi: None,
+            disk: None,
+            pid_max: None,
             core: getrlimit(Resource::Core).maximum,
             file_size: getrlimit(Resource::Fsize).maximum,
-            partial: partial(plan, built),
+            partial,
         })
     }
 }
@@ -78,7 +91,16 @@ fn partial(plan: &Plan, built: &Built) -> Vec<(String, String)> {
     if !built.pid_max_holds {
         add("pid_max", "a pid namespace has a pid limit of its own only since Linux 6.14");
     }
-    if plan.id_maps == IdMaps::Single && rustix::process::getgroups().is_ok_and(|groups| !groups.is_empty()) {
+    partial.extend(of_any(plan));
+    partial
+}
+
+/// What may hold only in part at any level.
+fn of_any(plan: &Plan) -> Vec<(String, String)> {
+    let mut partial = Vec::new();
+    let mut add = |what: &str, why: &str| partial.push((what.to_owned(), why.to_owned()));
+    let keeps_groups = matches!(plan.id_maps, IdMaps::Single | IdMaps::Host(None));
+    if keeps_groups && rustix::process::getgroups().is_ok_and(|groups| !groups.is_empty()) {
         add("groups", "the sidecar's supplementary groups cannot be dropped without privileges");
     }
     if rlimits::cores_are_piped() && getrlimit(Resource::Core).maximum == Some(0) {
@@ -105,23 +127,30 @@ pub(crate) fn compose(
         partial.push(("pids".to_owned(), why.to_owned()));
     }
     let [user, pid_ns, mnt, net, uts, ipc, cgroup] = facts.namespaces.map(|inode| inode.to_string());
+    let namespaces = Namespaces { user, pid: pid_ns, mnt, net, uts, ipc, cgroup };
     Ok(IsolationReport {
-        isolation: Isolation::Sandbox,
+        isolation: plan.isolation,
         hostname: facts.hostname.clone(),
-        namespaces: Namespaces { user, pid: pid_ns, mnt, net, uts, ipc, cgroup },
+        namespaces: (plan.isolation == Isolation::Sandbox).then_some(namespaces),
         uid_map: read_map(pid, "uid_map")?,
         gid_map: read_map(pid, "gid_map")?,
         guest: GuestIdentity {
-            uid: plan.guest.id(),
-            gid: plan.guest.id(),
-            home: plan.guest.home().to_owned(),
-            capabilities: capabilities::names(capabilities::of_guest(plan.guest)),
+            uid: plan.guest_id(),
+            gid: guest_gid(plan),
+            home: plan.home(),
+            capabilities: capabilities::names(capabilities::of_guest(plan)),
         },
         no_new_privs: facts.no_new_privs,
         seccomp: SeccompReport { mode: facts.seccomp_mode, filters: facts.seccomp_filters },
+        landlock: facts.landlock_abi.map(|abi| LandlockReport { abi }),
         limits: limits::report(plan, config, facts, group),
         partial: partial.into_iter().map(|(what, why)| Partial { what, why }).collect(),
     })
+}
+
+/// As its uid, unless it is the sidecar itself.
+fn guest_gid(plan: &Plan) -> u32 {
+    if plan.id_maps == IdMaps::Host(None) { getegid().as_raw() } else { plan.guest_id() }
 }
 
 fn read_map(pid: Pid, name: &str) -> Result<Vec<IdMapping>, Fault> {

@@ -54,7 +54,7 @@ pub(crate) fn limit_vm(limits: &GuestLimits) -> Result<(), Fault> {
 pub(crate) fn limit_guest(limits: &GuestLimits) -> rustix::io::Result<()> {
     lower(Resource::Nofile, limits.open_files)?;
     limits.file_size.map_or(Ok(()), |bytes| lower(Resource::Fsize, bytes))?;
-    lower(Resource::Nproc, limits.pids)
+    limits.pids.map_or(Ok(()), |pids| lower(Resource::Nproc, pids))
 }
 
 /// Holds this process, and each descendant for itself, to so many bytes of data: all there is without a memory group.

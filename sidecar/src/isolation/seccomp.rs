@@ -57,6 +57,16 @@ impl Programs {
         }
     }
 
+    /// The one for VMs without namespaces, of which each is compiled anew.
+    fn compile_for_host(arch: Arch) -> Vec<sock_filter> {
+        program::compile(&[rules::about_the_host(), rules::of_all(), rules::about_init()].concat(), arch)
+    }
+
+    /// Compiles and installs that one.
+    pub(crate) fn install_for_host() -> Result<(), Fault> {
+        install_filter(&Self::compile_for_host(Arch::HERE)).at(Step::Seccomp)
+    }
+
     /// Installs the right one, for this process and everything it starts.
     pub(crate) fn install(&self, shares_uid: bool) -> Result<(), Fault> {
         install_filter(self.program(shares_uid)).at(Step::Seccomp)

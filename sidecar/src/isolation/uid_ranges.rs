@@ -14,7 +14,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::identity::RANGE;
+use super::identity::{self, RANGE};
 use super::{At as _, Fault, Step};
 
 const FOLDER: &str = "/run/agentvm/uid-ranges";
@@ -24,6 +24,11 @@ const FIRST_ID: u32 = 1 << 30;
 
 /// Ranges in the pool; it ends at 2^31.
 const RANGES: u32 = (1 << 30) / RANGE;
+
+/// Whether this process can use the pool: it is root, and the ids are its to give.
+pub(crate) fn are_ours() -> bool {
+    identity::is_root_over(FIRST_ID..FIRST_ID + RANGES * RANGE)
+}
 
 /// A range that is taken until this is dropped.
 #[derive(Debug)]

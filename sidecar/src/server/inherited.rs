@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use super::{ServeError, accept, run};
 use crate::{
     launch,
-    session::{self, Admission},
+    session::{self, Admission, Policy},
     zygote::Zygote,
 };
 
@@ -17,12 +17,13 @@ use crate::{
 /// Whoever holds the other end launched this process: no token, no deadline.
 pub(crate) fn serve_inherited() -> Result<(), ServeError> {
     let socket = take_socket().map_err(ServeError::NoSocket)?;
-    let zygote = Zygote::start()?;
+    let zygote = Zygote::start();
     run(async {
         let socket = UnixStream::from_std(socket).map_err(ServeError::NoSocket)?;
         let socket = accept(socket).await.map_err(|error| ServeError::Handshake(Box::new(error)))?;
         // Its client alone says when it ends.
-        session::serve(zygote, socket, Admission::Launched, CancellationToken::new()).await;
+        session::serve(zygote, socket, Admission::Launched, Policy::everything(), CancellationToken::new())
+            .await;
         Ok(())
     })
 }

@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{
     isolation::rlimits,
-    session::{self, Admission},
+    session::{self, Admission, Policy},
     zygote::Zygote,
 };
 
@@ -46,13 +46,18 @@ pub struct UnixListenerConfig {
     pub path: PathBuf,
     /// What every client must know.
     pub token: Token,
+    /// What clients may ask for.
+    pub policy: Policy,
 }
 
 /// Serves until SIGTERM or SIGINT. Then clients are told that the sidecar shuts down (close code 1001) and their VMs end;
 /// they are gone when this returns, or are being killed by the kernel if that takes more than 5 s. Call it before any thread or runtime exists.
 pub fn serve_unix(config: &UnixListenerConfig) -> Result<(), ServeError> {
     rlimits::adapt_sidecar();
-    let zygote = Zygote::start()?;
+    let zygote = Zygote::start();
+    if config.policy.is_sandbox_only() {
+        zygote.sandbox()?;
+    }
     run(async {
         let fail = |error| ServeError::Listen { path: config.path.display().to_string(), error };
         let listener = bind(&config.path).map_err(fail)?;
@@ -85,7 +90,7 @@ async fn listen(listener: &UnixListener, zygote: &Zygote, config: &UnixListenerC
     loop {
         tokio::select! {
             (socket, place) = admit(listener, &strangers) => {
-                sessions.spawn(greet(socket, place, zygote.clone(), config.token.clone(), leave.clone()));
+                sessions.spawn(greet(socket, place, zygote.clone(), config.clone(), leave.clone()));
             }
             Some(_) = sessions.join_next() => {}
             _ = terminated.recv() => break,
@@ -121,9 +126,10 @@ async fn greet(
     socket: UnixStream,
     place: OwnedSemaphorePermit,
     zygote: Zygote,
-    token: Token,
+    config: UnixListenerConfig,
     leave: CancellationToken,
 ) {
+    let UnixListenerConfig { token, policy, .. } = config;
     let proof = Proof::awaited(place);
     let handshake = timeout(GREETING_LIMIT, accept(Unproven::new(socket, proof.clone())));
     let greeted = tokio::select! {
@@ -131,7 +137,8 @@ async fn greet(
         () = leave.cancelled() => return,
     };
     let Ok(Ok(socket)) = greeted else { return };
-    session::serve(zygote, socket, Admission::Token { token, limit: GREETING_LIMIT, proof }, leave).await;
+    let admission = Admission::Token { token, limit: GREETING_LIMIT, proof };
+    session::serve(zygote, socket, admission, policy, leave).await;
 }
 
 fn is_own_user(socket: &UnixStream) -> bool {

@@ -7,7 +7,7 @@ use super::harness::{Vm, root};
 use crate::init::Event;
 
 #[test]
-fn the_hosts_cgroups_are_not_to_be_seen() {
+fn e101_the_hosts_cgroups_are_not_to_be_seen() {
     let of_host = std::fs::read_to_string("/proc/self/cgroup").unwrap();
     let inside = Vm::new().sh("cat /proc/self/cgroup").output;
     for path in of_host.lines().filter_map(|line| line.split(':').nth(2)).filter(|path| *path != "/") {
@@ -16,7 +16,7 @@ fn the_hosts_cgroups_are_not_to_be_seen() {
 }
 
 #[test]
-fn a_guest_that_kills_everything_kills_only_itself() {
+fn e40_a_guest_that_kills_everything_kills_only_itself() {
     let mut vm = Vm::new();
     let (victim, killer) =
         (vm.start("sleep", &["1000"]), vm.start("sh", &["-c", "kill -KILL -1; kill -KILL $$"]));
@@ -32,7 +32,7 @@ fn a_guest_that_kills_everything_kills_only_itself() {
 }
 
 #[test]
-fn a_child_that_asks_init_to_trace_it_runs_on() {
+fn e46_a_child_that_asks_init_to_trace_it_runs_on() {
     let mut vm = Vm::new();
     let program = format!(
         "import ctypes, os, signal\nlibc = ctypes.CDLL(None)\nlibc.syscall({}, 0, 0, 0, 0)\n\
@@ -45,7 +45,7 @@ fn a_child_that_asks_init_to_trace_it_runs_on() {
 }
 
 #[test]
-fn a_forged_hint_makes_no_exit() {
+fn e41_a_forged_hint_makes_no_exit() {
     // `agentos` may not even signal an init that has another uid.
     let mut vm = Vm::with(&root());
     let sleeper = vm.start("sleep", &["1000"]);

@@ -1,7 +1,7 @@
 //! Creating VMs: what the report says, how creation fails, and that nothing is left.
 
 use agentvm_wire::id::VmId;
-use agentvm_wire::vm::{VmConfig, VmLimits, WritableLayer};
+use agentvm_wire::vm::{Isolation, VmConfig, VmLimits, WritableLayer};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 
@@ -38,23 +38,24 @@ const STEPS: [Step; 21] = [
 fn the_report_is_what_is_seen_inside() {
     let mut vm = Vm::new();
     let report = vm.booted.report.clone();
+    let namespaces = report.namespaces.clone().unwrap();
     let inside = |vm: &mut Vm, name: &str| {
         let link = vm.sh(&format!("readlink /proc/self/ns/{name}")).output;
         link.trim().trim_start_matches(&format!("{name}:[")).trim_end_matches(']').to_owned()
     };
     let own = |name: &str| std::fs::read_link(format!("/proc/self/ns/{name}")).unwrap();
     for (name, reported) in [
-        ("user", &report.namespaces.user),
-        ("pid", &report.namespaces.pid),
-        ("mnt", &report.namespaces.mnt),
-        ("net", &report.namespaces.net),
-        ("ipc", &report.namespaces.ipc),
-        ("cgroup", &report.namespaces.cgroup),
+        ("user", &namespaces.user),
+        ("pid", &namespaces.pid),
+        ("mnt", &namespaces.mnt),
+        ("net", &namespaces.net),
+        ("ipc", &namespaces.ipc),
+        ("cgroup", &namespaces.cgroup),
     ] {
         assert_eq!(&inside(&mut vm, name), reported, "{name}");
         assert!(!own(name).to_string_lossy().contains(reported), "{name} is not the host's");
     }
-    assert_ne!(inside(&mut vm, "uts"), report.namespaces.uts, "each process has a UTS namespace of its own");
+    assert_ne!(inside(&mut vm, "uts"), namespaces.uts, "each process has a UTS namespace of its own");
     assert!(report.no_new_privs);
     assert_eq!(report.seccomp.mode, 2);
     assert!(report.guest.capabilities.is_empty());
@@ -91,7 +92,7 @@ fn root_of_a_vm_holds_nine_capabilities() {
 fn two_vms_have_nothing_in_common() {
     let host = Host::new();
     let (first, second) = (host.boot(&VmConfig::default()), host.boot(&VmConfig::default()));
-    let (one, two) = (&first.report.namespaces, &second.report.namespaces);
+    let (one, two) = (first.report.namespaces.as_ref().unwrap(), second.report.namespaces.as_ref().unwrap());
     assert!(one.user != two.user && one.pid != two.pid && one.mnt != two.mnt);
     assert!(one.net != two.net && one.uts != two.uts && one.ipc != two.ipc && one.cgroup != two.cgroup);
     if geteuid().is_root() {
@@ -155,7 +156,7 @@ fn a_zygote_that_died_is_replaced_and_its_vms_live_on() {
     assert_eq!(vm.sh("echo alive").output, "alive\n");
     let second = vm.run(vm.zygote().create_vm(VmId::random(), &VmConfig::default())).unwrap();
     assert_ne!(vm.zygote().pid(), dead);
-    assert_ne!(second.report.namespaces.pid, vm.booted.report.namespaces.pid);
+    assert_ne!(second.report.namespaces, vm.booted.report.namespaces);
     drop(second);
     vm.wait_until_childless();
 }
@@ -190,4 +191,35 @@ fn limits_are_lowered_as_asked_and_clamped_to_the_sidecars() {
     let report = vm.booted.report.limits.iter().find(|limit| limit.name == "open_files").unwrap().clone();
     assert_eq!(report.requested, Some(u64::MAX));
     assert_eq!(format!("{}\n", report.effective.unwrap()), vm.sh("ulimit -n").output);
+}
+
+/// Every step that the creation of a VM without namespaces reaches, in order.
+const STEPS_ON_HOST: [Step; 11] = [
+    Step::Supervisor,
+    Step::Limits,
+    Step::Identity,
+    Step::Descriptors,
+    Step::PrivateFolder,
+    Step::Cwd,
+    Step::Rlimits,
+    Step::Capabilities,
+    Step::Landlock,
+    Step::Seccomp,
+    Step::Report,
+];
+
+#[test]
+fn a_step_that_fails_without_namespaces_is_named_and_undone() {
+    let host = Host::new();
+    let config = VmConfig { isolation: Isolation::Confined, ..VmConfig::default() };
+    for step in STEPS_ON_HOST {
+        let created = host.run(host.zygote.create_failing_vm(&config, step, Errno::NFILE));
+        let error = created.expect_err("the step fails");
+        assert_eq!((error.step(), error.errno()), (step, libc::ENFILE), "{error}");
+        host.wait_until_folderless();
+    }
+    let booted = host.boot(&config);
+    assert!(booted.report.landlock.is_some());
+    drop(booted);
+    host.wait_until_folderless();
 }

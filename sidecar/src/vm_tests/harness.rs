@@ -30,7 +30,7 @@ pub(super) struct Host {
 
 impl Host {
     pub(super) fn new() -> Self {
-        let zygote = Zygote::start().unwrap_or_else(|error| panic!("{error}"));
+        let zygote = Zygote::start();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         Self { zygote, runtime }
     }
@@ -306,6 +306,16 @@ impl Host {
         let start = std::time::Instant::now();
         while !children_of(self.zygote.pid()).is_empty() {
             assert!(start.elapsed() < LIMIT, "an init is left");
+            std::thread::yield_now();
+        }
+    }
+
+    /// Waits until no private folder is left: supervisors remove them last.
+    pub(super) fn wait_until_folderless(&self) {
+        let state = self.zygote.state_folder().expect("a VM without namespaces was to be made");
+        let start = std::time::Instant::now();
+        while std::fs::read_dir(&state).unwrap().next().is_some() {
+            assert!(start.elapsed() < LIMIT, "something is left in {}", state.display());
             std::thread::yield_now();
         }
     }

@@ -42,7 +42,7 @@ fn each_process_has_one_row_and_the_helper_none() {
 }
 
 #[test]
-fn names_and_arguments_are_exact_whatever_they_hold() {
+fn e67_names_and_arguments_are_exact_whatever_they_hold() {
     let mut vm = Vm::new();
     vm.sh("cp /usr/bin/sleep './a) R 1 (b'");
     vm.start("./a) R 1 (b", &["1000"]);
@@ -130,7 +130,7 @@ fn a_list_of_a_vm_that_has_ended_says_so() {
 }
 
 #[test]
-fn a_guest_that_stops_everything_it_sees_delays_no_list() {
+fn e58_a_guest_that_stops_everything_it_sees_delays_no_list() {
     let mut vm = Vm::new();
     let stopper = "echo on; while :; do kill -STOP -1; done";
     let (_, on) = vm.start_until_line(stopper);

@@ -42,7 +42,7 @@ fn a_tree_is_killed_also_when_its_root_has_ended() {
 }
 
 #[test]
-fn a_fork_bomb_is_gone_in_time_and_others_live_on() {
+fn e64_a_fork_bomb_is_gone_in_time_and_others_live_on() {
     let limits = VmLimits { pids: Some(200), ..VmLimits::default() };
     let mut vm = Vm::with(&VmConfig { limits, ..VmConfig::default() });
     if vm.sh("command -v perl").code != Some(0) {
@@ -82,7 +82,7 @@ fn many_trees_at_once_are_killed_as_fast_as_they_were_started() {
 }
 
 #[test]
-fn a_child_made_as_inits_own_belongs_to_the_tree() {
+fn e62_a_child_made_as_inits_own_belongs_to_the_tree() {
     let mut vm = Vm::new();
     if vm.python("").is_none() {
         return;

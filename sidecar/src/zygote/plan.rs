@@ -5,11 +5,13 @@ use std::collections::BTreeMap;
 use agentvm_wire::id::VmId;
 use agentvm_wire::vm::{Isolation, VmConfig, VmLimits, WritableLayer};
 use rustix::io::Errno;
-use rustix::process::{Resource, getrlimit};
+use rustix::process::{Resource, geteuid, getrlimit};
+use rustix::system::uname;
 
 use crate::isolation::cgroup::{EntryKinds, GroupLimits};
 use crate::isolation::identity::{Guest, IdMaps};
 use crate::isolation::plan::{GuestLimits, Plan};
+use crate::isolation::private_folder::PrivateFolder;
 use crate::isolation::rlimits;
 use crate::isolation::uid_ranges::UidRange;
 use crate::isolation::{Fault, Step};
@@ -23,17 +25,15 @@ const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 /// What a file takes of memory beside its content, roughly: its inode and its name.
 const BYTES_PER_INODE: u64 = 2 << 10;
 
-/// What one VM shall be.
-pub(super) fn plan(id: VmId, config: &VmConfig, range: Option<&UidRange>) -> Result<Plan, Fault> {
-    match config.isolation {
-        Isolation::Sandbox => {}
-        _ => return Err(refuse("isolation")),
-    }
-    config.validate().map_err(|rejection| refuse(rejection.details.field.as_deref().unwrap_or("config")))?;
+/// What a sandbox shall be.
+pub(super) fn sandbox(id: VmId, config: &VmConfig, range: Option<&UidRange>) -> Result<Plan, Fault> {
+    validate(config)?;
     let hostname = config.hostname.clone().unwrap_or_else(|| id.to_string());
     let cwd = config.cwd.clone().unwrap_or_else(|| WORKSPACE.to_owned());
     let layer = &config.writable_layer;
     Ok(Plan {
+        isolation: Isolation::Sandbox,
+        folder: None,
         hostname,
         cwd,
         guest: Guest { root: config.user.root },
@@ -47,20 +47,86 @@ pub(super) fn plan(id: VmId, config: &VmConfig, range: Option<&UidRange>) -> Res
     })
 }
 
+/// Who guests without namespaces are: users of their own, or the sidecar's, but never root.
+pub(super) fn guest_on_host(range: Option<&UidRange>) -> Result<IdMaps, Fault> {
+    match range {
+        Some(range) => Ok(IdMaps::Host(Some(range.first_id() + Guest::AGENTOS))),
+        None if geteuid().is_root() => Err(Fault::about(Step::UidRange, Errno::PERM, "confined")),
+        None => Ok(IdMaps::Host(None)),
+    }
+}
+
+/// Refuses what only a sandbox has; EOPNOTSUPP.
+pub(super) fn check_on_host(config: &VmConfig, ids: IdMaps, counts_pids: bool) -> Result<(), Fault> {
+    validate(config)?;
+    let layer = &config.writable_layer;
+    let shares_uid = ids == IdMaps::Host(None);
+    let asked = [
+        ("user.root", config.user.root),
+        ("hostname", config.hostname.is_some()),
+        ("writable_layer.size_bytes", layer.size_bytes.is_some()),
+        ("writable_layer.inodes", layer.inodes.is_some()),
+        ("cwd", config.cwd.is_some() && config.isolation == Isolation::Confined),
+        ("limits.pids", config.limits.pids.is_some() && shares_uid && !counts_pids),
+    ];
+    match asked.into_iter().find(|(_, asked)| *asked) {
+        Some((field, _)) => Err(Fault::about(Step::Config, Errno::OPNOTSUPP, field)),
+        None => Ok(()),
+    }
+}
+
+/// What a VM without namespaces shall be.
+pub(super) fn on_host(config: &VmConfig, ids: IdMaps, folder: PrivateFolder) -> Result<Plan, Fault> {
+    let limits = limits(&config.limits)?;
+    let shares_uid = ids == IdMaps::Host(None);
+    Ok(Plan {
+        isolation: config.isolation,
+        hostname: uname().nodename().to_string_lossy().into_owned(),
+        cwd: config.cwd.clone().unwrap_or_else(|| folder.workspace()),
+        folder: Some(folder),
+        guest: Guest { root: false },
+        id_maps: ids,
+        size_bytes: 0,
+        inodes: 0,
+        limits: GuestLimits { pids: limits.pids.filter(|_| !shares_uid), ..limits },
+        entry: EntryKinds::default(),
+        own_share: false,
+        failing: None,
+    })
+}
+
+fn validate(config: &VmConfig) -> Result<(), Fault> {
+    config.validate().map_err(|rejection| refuse(rejection.details.field.as_deref().unwrap_or("config")))
+}
+
 /// The environment of the VM's processes.
 pub(super) fn environment(plan: &Plan, config: &VmConfig) -> BTreeMap<String, String> {
+    let (home, user) = (plan.home(), user_name(plan));
     let own = [
         ("PATH", PATH),
-        ("HOME", plan.guest.home()),
-        ("USER", plan.guest.name()),
-        ("LOGNAME", plan.guest.name()),
+        ("HOME", &home),
+        ("USER", &user),
+        ("LOGNAME", &user),
         ("SHELL", "/bin/sh"),
         ("LANG", "C.UTF-8"),
         ("TERM", "xterm-256color"),
     ];
     let mut environment: BTreeMap<_, _> = own.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
+    environment.extend(plan.folder.as_ref().map(|folder| ("TMPDIR".to_owned(), folder.tmp())));
     environment.extend(config.env.clone());
     environment
+}
+
+/// Without a sandbox, as the host calls that user (`passwd(5)`), or the number of one it does not know.
+fn user_name(plan: &Plan) -> String {
+    if plan.folder.is_none() {
+        return plan.guest.name().to_owned();
+    }
+    let uid = plan.guest_id().to_string();
+    let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let mut users = users.lines().map(|line| line.split(':').collect::<Vec<_>>());
+    let user = users.find(|fields| fields.get(2) == Some(&&*uid));
+    user.and_then(|fields| fields.first().map(|name| (*name).to_owned())).unwrap_or(uid)
 }
 
 /// Files take memory: no more of it than this part of what the VM may use.
@@ -84,13 +150,13 @@ fn limits(requested: &VmLimits) -> Result<GuestLimits, Fault> {
     let open_files = requested.open_files.unwrap_or(VmLimits::DEFAULT_OPEN_FILES);
     let own = getrlimit(Resource::Nofile).current.map_or(u64::MAX, |own| own / 4);
     Ok(GuestLimits {
-        pids: rlimits::clamp(Resource::Nproc, requested.pids.unwrap_or(VmLimits::DEFAULT_PIDS)),
+        pids: Some(rlimits::clamp(Resource::Nproc, requested.pids.unwrap_or(VmLimits::DEFAULT_PIDS))),
         open_files: rlimits::clamp(Resource::Nofile, open_files.min(own)),
         file_size: requested.file_size_bytes.map(|bytes| rlimits::clamp(Resource::Fsize, bytes)),
         core: requested.core_bytes.map(|bytes| rlimits::clamp(Resource::Core, bytes)),
     })
 }
 
-fn refuse(field: &str) -> Fault {
+pub(super) fn refuse(field: &str) -> Fault {
     Fault::about(Step::Config, Errno::INVAL, field)
 }

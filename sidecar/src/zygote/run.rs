@@ -17,7 +17,7 @@ use crate::isolation::cgroup::Entry;
 use crate::isolation::niceness::Niceness;
 use crate::isolation::plan::Plan;
 use crate::isolation::seccomp::Programs;
-use crate::isolation::{At as _, Fault, Step, identity, kernel};
+use crate::isolation::{At as _, Fault, Step, identity, kernel, uid_ranges};
 use crate::packet::{self, Packet};
 use crate::sys::clone::{Forked, fork_into_namespaces, unshare};
 use crate::sys::{SingleThreaded, descriptors, exec, signals};
@@ -67,7 +67,7 @@ impl Nursery {
         let proof = SingleThreaded::check().ok_or(Fault::about(Step::Zygote, Errno::BUSY, "threads"))?;
         leave_the_sidecars_session(socket)?;
         kernel::check()?;
-        if geteuid().is_root() {
+        if uid_ranges::are_ours() {
             rustix::thread::set_thread_groups(&[]).at(Step::Groups)?;
         } else {
             let (uid, gid) = (geteuid(), getegid());
@@ -106,7 +106,7 @@ impl Nursery {
             fork_into_namespaces(self.proof, NAMESPACES, entry.born.as_ref()).at(Step::Namespaces)?;
         let (Forked::Parent(pid), Some(pidfd)) = (forked, pidfd) else {
             drop(go);
-            let arrival = Arrival { socket: vm, go: wait, entry, niceness: self.niceness };
+            let arrival = Arrival { socket: vm, go: Some(wait), entry, niceness: self.niceness };
             init::run(plan, &self.base, &self.programs, arrival, self.proof)
         };
         drop(wait);
@@ -123,7 +123,7 @@ impl Nursery {
 }
 
 /// Keeps nothing of the sidecar but the socket: no session, no descriptors, no signals of its terminal.
-fn leave_the_sidecars_session(socket: &OwnedFd) -> Result<(), Fault> {
+pub(crate) fn leave_the_sidecars_session(socket: &OwnedFd) -> Result<(), Fault> {
     use std::os::fd::AsRawFd as _;
     // EPERM: it leads one already.
     let _ = setsid();

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use agentvm_sdk::{AgentOs, AgentOsConfig, ExecOptions, Sidecar};
+use agentvm_sdk::{AgentOs, AgentOsConfig, ExecOptions, Isolation, Sidecar};
 use rustix::fs::{CWD, FlockOperation, Mode, OFlags, flock, openat};
 use rustix::io::Errno;
 use tokio::task::JoinSet;
@@ -43,9 +43,11 @@ impl Random {
 /// What is kept by a lock and has lost it: by path and inode, since another may be made with the same name.
 type Unlocked = BTreeSet<(PathBuf, u64)>;
 
-/// Files of uid ranges, and groups of sidecars, that nobody holds.
+/// Files of uid ranges, state folders and groups of sidecars that nobody holds.
 fn unlocked() -> Unlocked {
     let ranges = entries(Path::new("/run/agentvm/uid-ranges"));
+    let folders = entries(Path::new(&format!("/var/tmp/agentvm-{}", rustix::process::geteuid().as_raw())));
+    let ranges = ranges.into_iter().chain(folders);
     ranges.into_iter().chain(groups()).filter_map(identify).collect()
 }
 
@@ -84,7 +86,11 @@ fn mounts() -> BTreeSet<String> {
 }
 
 async fn create(sidecar: &Sidecar) -> Result<AgentOs, agentvm_sdk::ClientError> {
-    within(AgentOs::create(AgentOsConfig::new().connection(sidecar.clone()))).await
+    create_as(Isolation::Sandbox, sidecar).await
+}
+
+async fn create_as(isolation: Isolation, sidecar: &Sidecar) -> Result<AgentOs, agentvm_sdk::ClientError> {
+    within(AgentOs::create(AgentOsConfig::new().isolation(isolation).connection(sidecar.clone()))).await
 }
 
 /// Kills the sidecar or its zygote while VMs are being created, and looks what became of them.
@@ -93,9 +99,10 @@ async fn round(random: &mut Random, the_zygote: bool) {
     let pid = sidecar.pid().unwrap();
     let zygote = children(pid).into_iter().next().expect("it has a zygote");
     let mut creations = JoinSet::new();
-    for _ in 0..AT_ONCE {
+    for n in 0..AT_ONCE {
         let sidecar = sidecar.clone();
-        creations.spawn(async move { create(&sidecar).await });
+        let isolation = if n == AT_ONCE / 2 { Isolation::Confined } else { Isolation::Sandbox };
+        creations.spawn(async move { create_as(isolation, &sidecar).await });
     }
     let moment = Duration::from_micros(random.below(LATEST.as_micros().try_into().unwrap()));
     let begun = Instant::now();

@@ -3,7 +3,7 @@
 use agentvm_sdk::{AgentOs, AgentOsConfig, ClientError, ExecOptions, ExitCause};
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 
-use crate::support::{out, sh, sidecar, tree, vm, vm_with, within};
+use crate::support::{no_process_has_argument, out, sh, sidecar, spawn, tree, vm, vm_with, within};
 
 /// Why this host cannot enforce a limit.
 fn missing(vm: &AgentOs, name: &str) -> Option<String> {
@@ -106,4 +106,43 @@ async fn what_is_used_is_told_with_how_much_may_be() {
     out(&vm, "sh -c 'i=0; while [ $i -lt 300000 ]; do i=$((i + 1)); done'").await;
     let (cpu, _) = used("cpu_us").await;
     assert!(cpu > 50_000, "{cpu}");
+}
+
+#[tokio::test]
+async fn each_limit_that_is_nearly_met_is_warned_of() {
+    let config = || AgentOsConfig::new().pids(20).disk_bytes(16 << 20).disk_inodes(1000);
+    let vm = vm_with(config()).await;
+    let vm = if missing(&vm, "memory_bytes").is_none() {
+        vm_with(config().memory_bytes(64 << 20)).await
+    } else {
+        vm
+    };
+    let (sender, mut warned) = tokio::sync::mpsc::unbounded_channel();
+    vm.on_limit_warning(move |warning| sender.send(warning).unwrap()).detach();
+    let mut next = async |limit: &str| {
+        let warning = within(warned.recv()).await.unwrap();
+        assert_eq!(warning.limit, limit);
+        assert!((80..=100).contains(&warning.fill_percent), "{warning:?}");
+        assert!(warning.observed <= warning.capacity, "{warning:?}");
+    };
+    out(&vm, "head -c 14000000 /dev/zero > big").await;
+    next("disk_bytes").await;
+    out(&vm, "rm big; i=0; while [ $i -lt 850 ]; do : > f$i; i=$((i + 1)); done").await;
+    next("disk_inodes").await;
+    let sleepers =
+        spawn(&vm, "rm f*; for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17; do sleep 600 & done; wait");
+    next("pids").await;
+    sleepers.kill();
+    no_process_has_argument(&vm, "600").await;
+    if vm
+        .isolation_report()
+        .limits
+        .iter()
+        .any(|limit| limit.name == "memory_bytes" && limit.effective.is_some())
+    {
+        // `tail` keeps all of a line that has not ended.
+        let hog = spawn(&vm, "(head -c 57000000 /dev/zero; sleep 600) | tail");
+        next("memory_bytes").await;
+        hog.kill();
+    }
 }

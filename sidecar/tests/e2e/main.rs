@@ -9,6 +9,7 @@ mod exec;
 mod inspect;
 mod isolation;
 mod killed;
+mod levels;
 mod lifetime;
 mod limits;
 mod link;

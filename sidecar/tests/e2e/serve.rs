@@ -9,7 +9,9 @@ use std::{
     time::Duration,
 };
 
-use agentvm_sdk::{AgentOs, AgentOsConfig, ClientError, ExecOptions, SidecarConfig, wire::error::Code};
+use agentvm_sdk::{
+    AgentOs, AgentOsConfig, ClientError, ExecOptions, Isolation, SidecarConfig, wire::error::Code,
+};
 use futures_util::FutureExt as _;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
@@ -25,21 +27,27 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) async fn start(name: &str) -> Self {
+        Self::start_allowing(name, &[]).await
+    }
+
+    /// Allows levels of isolation; without any, the default.
+    async fn start_allowing(name: &str, levels: &[&str]) -> Self {
         let folder = std::env::temp_dir().join(format!("agentvm-serve-{name}-{}", std::process::id()));
         fs::create_dir(&folder).unwrap();
         write_token(&folder.join("token"), 0o600);
-        let server = Self { child: Self::launch(&folder), folder };
+        let server = Self { child: Self::launch(&folder, levels), folder };
         until("it listens", DEADLINE, || async { server.socket().exists() }).await;
         server
     }
 
-    fn launch(folder: &std::path::Path) -> Child {
+    fn launch(folder: &std::path::Path, levels: &[&str]) -> Child {
         Command::new(program("agentvm-sidecar"))
             .arg("serve")
             .arg("--listen")
             .arg(format!("unix:{}", folder.join("socket").display()))
             .arg("--token-file")
             .arg(folder.join("token"))
+            .args(levels.iter().map(|level| format!("--isolation={level}")))
             .stdin(Stdio::null())
             .spawn()
             .unwrap()
@@ -141,6 +149,20 @@ async fn stranger(server: &Server) -> tokio::net::UnixStream {
 }
 
 #[tokio::test]
+async fn e115_a_web_page_is_turned_away_at_the_handshake() {
+    let server = Server::start("origin").await;
+    let handshake = String::from_utf8(HANDSHAKE.to_vec()).unwrap();
+    let from_a_page = handshake.replace("Host:", "Origin: https://example.com\r\nHost:");
+    for (request, status) in [(&from_a_page, "403"), (&handshake, "101")] {
+        let mut stranger = tokio::net::UnixStream::connect(server.socket()).await.unwrap();
+        stranger.write_all(request.as_bytes()).await.unwrap();
+        let mut line = [0; 12];
+        within(stranger.read_exact(&mut line)).await.unwrap();
+        assert_eq!(String::from_utf8_lossy(&line), format!("HTTP/1.1 {status}"));
+    }
+}
+
+#[tokio::test]
 async fn strangers_have_sixty_four_places_until_they_say_hello() {
     let server = Server::start("strangers").await;
     let vm = server.vm().await;
@@ -194,12 +216,12 @@ async fn a_client_that_is_gone_takes_its_vms_with_it_and_no_others() {
 #[tokio::test]
 async fn a_dead_sidecars_socket_is_replaced_and_a_live_ones_is_not() {
     let mut server = Server::start("stale").await;
-    let mut second = Server::launch(&server.folder);
+    let mut second = Server::launch(&server.folder, &[]);
     assert!(!second.wait().unwrap().success(), "somebody listens there");
     server.child.kill().unwrap();
     server.child.wait().unwrap();
     assert!(server.socket().exists(), "nobody could remove it");
-    server.child = Server::launch(&server.folder);
+    server.child = Server::launch(&server.folder, &[]);
     let connects = || async { AgentOs::create_sidecar(&server.config(TOKEN)).await.is_ok() };
     until("the new one listens", DEADLINE, connects).await;
 }
@@ -230,4 +252,24 @@ fn a_sidecar_without_a_client_says_why_it_ends() {
     child.stderr.take().unwrap().read_to_string(&mut words).unwrap();
     assert!(!child.wait().unwrap().success());
     assert!(words.contains("standard input is not the socket of a client"), "{words}");
+}
+
+#[tokio::test]
+async fn clients_get_the_levels_of_isolation_that_the_operator_allows() {
+    let create = async |server: &Server, isolation| {
+        let config = AgentOsConfig::new().isolation(isolation).sidecar(server.config(TOKEN));
+        within(AgentOs::create(config)).await
+    };
+    let by_default = Server::start_allowing("default-level", &[]).await;
+    for isolation in [Isolation::Confined, Isolation::None] {
+        let refused = create(&by_default, isolation).await.map(drop).unwrap_err();
+        assert_eq!(refused.code(), Code::PERMISSION_DENIED, "{refused:?}");
+    }
+    assert_eq!(out(&create(&by_default, Isolation::Sandbox).await.unwrap(), "echo in").await, "in\n");
+    let confined = Server::start_allowing("confined-level", &["confined"]).await;
+    for isolation in [Isolation::Sandbox, Isolation::None] {
+        let refused = create(&confined, isolation).await.map(drop).unwrap_err();
+        assert_eq!(refused.code(), Code::PERMISSION_DENIED, "{refused:?}");
+    }
+    assert_eq!(out(&create(&confined, Isolation::Confined).await.unwrap(), "echo in").await, "in\n");
 }

@@ -140,7 +140,7 @@ fn isolation_report() -> IsolationReport {
     IsolationReport {
         isolation: Isolation::Sandbox,
         hostname: "build-7".into(),
-        namespaces: Namespaces {
+        namespaces: Some(Namespaces {
             user: inode(11),
             pid: inode(14),
             mnt: inode(12),
@@ -148,7 +148,7 @@ fn isolation_report() -> IsolationReport {
             uts: inode(13),
             ipc: inode(15),
             cgroup: inode(17),
-        },
+        }),
         uid_map: mapping(1_073_741_824),
         gid_map: mapping(1_073_741_824),
         guest: GuestIdentity {
@@ -159,6 +159,7 @@ fn isolation_report() -> IsolationReport {
         },
         no_new_privs: true,
         seccomp: SeccompReport { mode: 2, filters: Some(5) },
+        landlock: None,
         limits: vec![
             LimitReport {
                 name: "pids".into(),

@@ -35,9 +35,14 @@ fn closing_line(line: &str) -> Option<Counts> {
     Some(Counts { passed: number("passed")?, failed: number("failed")?, ignored: number("ignored")? })
 }
 
-/// How many tests `--list --format terse` names.
+/// The tests that `--list --format terse` names.
+pub(super) fn names(output: &str) -> impl Iterator<Item = &str> {
+    output.lines().filter_map(|line| line.strip_suffix(": test"))
+}
+
+/// How many they are.
 pub(super) fn listed(output: &str) -> usize {
-    output.lines().filter(|line| line.ends_with(": test")).count()
+    names(output).count()
 }
 
 /// What is wrong with a run of that many listed tests; nothing if each of them passed.

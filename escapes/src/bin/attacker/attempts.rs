@@ -7,6 +7,7 @@ mod mounts;
 mod namespaces;
 mod network;
 mod own;
+mod resources;
 
 use std::io;
 
@@ -51,9 +52,18 @@ impl Attempt {
 }
 
 pub(crate) fn all() -> impl Iterator<Item = Attempt> {
-    [namespaces::all(), mounts::all(), files::all(), init::all(), own::all(), kernel::all(), network::all()]
-        .into_iter()
-        .flatten()
+    [
+        namespaces::all(),
+        mounts::all(),
+        files::all(),
+        init::all(),
+        own::all(),
+        resources::all(),
+        kernel::all(),
+        network::all(),
+    ]
+    .into_iter()
+    .flatten()
 }
 
 /// Succeeds with nothing to say.

@@ -18,6 +18,8 @@ pub(crate) struct Facts {
     pub(crate) lan: Option<IpAddr>,
     /// Key of the host's shared memory and message queue: see `hold.rs`.
     pub(crate) key: i32,
+    /// Whether the VM's report says that its memory is limited.
+    pub(crate) memory_is_limited: bool,
 }
 
 pub(crate) fn know(json: &str) -> io::Result<()> {

@@ -1,7 +1,9 @@
 //! System calls, bare: a C library might refuse or replace what the kernel shall be asked.
 
 use std::ffi::{CString, c_long};
+use std::fs::File;
 use std::io;
+use std::os::fd::FromRawFd as _;
 
 /// Anything that can be an argument.
 #[derive(Clone, Copy)]
@@ -72,6 +74,13 @@ pub(crate) use syscall;
 /// A path as the kernel takes it.
 pub(crate) fn path(text: &str) -> CString {
     CString::new(text).expect("a path of ours has no NUL")
+}
+
+/// A file that is nowhere but in memory.
+pub(crate) fn memory_file() -> io::Result<File> {
+    let memory = syscall!(libc::SYS_memfd_create, path("memory").as_c_str(), 0)?;
+    // SAFETY: the kernel has just made it, for us.
+    Ok(unsafe { File::from_raw_fd(i32::try_from(memory).map_err(io::Error::other)?) })
 }
 
 /// Forks; `None` in the child.

@@ -18,6 +18,7 @@ use crate::init::messages::{ReadOutcome, Reply, Request};
 use crate::isolation::cgroup::Group;
 use crate::isolation::uid_ranges::UidRange;
 use crate::packet;
+use crate::supervisor::Supervisor;
 use crate::sys::reactor::watch;
 
 /// How soon a send is tried again that failed for want of kernel memory or descriptors (`unix(7)`, `ETOOMANYREFS`).
@@ -28,6 +29,7 @@ const RETRY: Duration = Duration::from_millis(10);
 pub(crate) struct Connection {
     socket: AsyncFd<OwnedFd>,
     pidfd: AsyncFd<OwnedFd>,
+    ending: Ending,
     outbox: Mutex<Outbox>,
     /// One for each helper of init's: it refuses what goes beyond.
     turns: Arc<Semaphore>,
@@ -35,6 +37,15 @@ pub(crate) struct Connection {
     changed: Notify,
     /// Given back once the VM is gone.
     lease: Mutex<Option<Lease>>,
+}
+
+/// How a VM is ended; its pidfd tells when it has.
+#[derive(Debug)]
+pub(crate) enum Ending {
+    /// The pidfd is init's, and the kernel ends all with it.
+    Init,
+    /// The pidfd is that of a supervisor, which ends all.
+    Supervisor(Supervisor),
 }
 
 /// What a VM has of the host for itself.
@@ -72,10 +83,16 @@ struct Expected {
 }
 
 impl Connection {
-    pub(crate) fn new(socket: AsyncFd<OwnedFd>, pidfd: OwnedFd, lease: Lease) -> std::io::Result<Self> {
+    pub(crate) fn new(
+        socket: AsyncFd<OwnedFd>,
+        pidfd: OwnedFd,
+        ending: Ending,
+        lease: Lease,
+    ) -> std::io::Result<Self> {
         Ok(Self {
             socket,
             pidfd: watch(pidfd, Interest::READABLE)?,
+            ending,
             outbox: Mutex::default(),
             turns: Arc::new(Semaphore::new(MAX_HELPERS)),
             changed: Notify::new(),
@@ -198,8 +215,11 @@ impl Connection {
     }
 
     pub(super) fn kill(&self) {
-        // Fails only if it has ended already.
-        let _ = pidfd_send_signal(self.pidfd.get_ref(), Signal::KILL);
+        match &self.ending {
+            // Fails only if it has ended already.
+            Ending::Init => _ = pidfd_send_signal(self.pidfd.get_ref(), Signal::KILL),
+            Ending::Supervisor(supervisor) => supervisor.end(self.pidfd.get_ref()),
+        }
     }
 
     /// When it is its turn, a fresh token, and what resolves when its answer comes; to an error if the VM ends before.

@@ -46,7 +46,7 @@ pub(crate) fn copy(host: &OwnedFd, base: &OwnedFd) -> Result<Template, Fault> {
     Ok(Template { links })
 }
 
-fn is_on(list: &[&str], name: &str) -> bool {
+pub(super) fn is_on(list: &[&str], name: &str) -> bool {
     list.iter().any(|pattern| match pattern.strip_suffix('*') {
         Some(start) => name.starts_with(start),
         None => *pattern == name,

@@ -17,8 +17,8 @@ pub(super) fn report(plan: &Plan, config: &VmConfig, facts: &Facts, group: &Grou
         },
     };
     let mut pids = of_group("pids", limits.pids, Controller::Pids);
-    if pids.effective.is_none() {
-        (pids.effective, pids.enforced_by) = (Some(plan.limits.pids), "rlimit".to_owned());
+    if let (None, Some(own)) = (pids.effective, plan.limits.pids) {
+        (pids.effective, pids.enforced_by) = (Some(own), "rlimit".to_owned());
     }
     let share = LimitReport {
         missing: group.missing(Controller::Cpu).map(str::to_owned),
@@ -33,8 +33,8 @@ pub(super) fn report(plan: &Plan, config: &VmConfig, facts: &Facts, group: &Grou
         limit("file_size_bytes", limits.file_size_bytes, plan.limits.file_size.or(facts.file_size), "rlimit"),
         limit("core_bytes", limits.core_bytes, facts.core, "rlimit"),
         limit("pid_max", None, facts.pid_max, "sysctl"),
-        limit("disk_bytes", layer.size_bytes, Some(facts.disk_bytes), "tmpfs"),
-        limit("disk_inodes", layer.inodes, Some(facts.disk_inodes), "tmpfs"),
+        limit("disk_bytes", layer.size_bytes, facts.disk.map(|(bytes, _)| bytes), "tmpfs"),
+        limit("disk_inodes", layer.inodes, facts.disk.map(|(_, inodes)| inodes), "tmpfs"),
     ]
 }
 

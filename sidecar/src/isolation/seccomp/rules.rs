@@ -167,6 +167,37 @@ pub(super) fn about_init() -> Vec<Rule> {
     rules
 }
 
+/// What a guest without a network and an IPC namespace of its own is refused: everything that finds others by a name or a
+/// number of the host. Sockets of the host, `docker.sock` or a session bus, do whatever their owner may.
+const OF_THE_HOST: [Syscall; 13] = [
+    call::MQ_OPEN,
+    call::MQ_UNLINK,
+    call::MSGCTL,
+    call::MSGGET,
+    call::MSGRCV,
+    call::MSGSND,
+    call::SEMCTL,
+    call::SEMGET,
+    call::SEMOP,
+    call::SEMTIMEDOP,
+    call::SHMAT,
+    call::SHMCTL,
+    call::SHMGET,
+];
+
+/// What is refused before all that in a VM without namespaces.
+pub(super) fn about_the_host() -> Vec<Rule> {
+    let mut rules: Vec<Rule> = OF_THE_HOST.map(|call| refuse(Errno::PERM, call, [])).into();
+    rules.push(refuse(Errno::AFNOSUPPORT, call::SOCKET, []));
+    // A pair of connected streams stays one; a datagram socket sends to any name. Raw ones are datagrams too.
+    for kind in [libc::SOCK_DGRAM, libc::SOCK_RAW].map(i32::cast_unsigned) {
+        rules.push(refuse(Errno::PROTONOSUPPORT, call::SOCKETPAIR, [masked(1, TYPE_MASK, kind)]));
+    }
+    // Limits of any other process of the user.
+    rules.push(refuse(Errno::PERM, call::PRLIMIT64, [is_not(0, 0)]));
+    rules
+}
+
 fn refuse(errno: Errno, call: Syscall, conditions: impl IntoIterator<Item = Condition>) -> Rule {
     Rule { call, conditions: conditions.into_iter().collect(), errno }
 }

@@ -270,3 +270,51 @@ fn numbers_are_those_of_this_machines_headers() {
         assert_eq!(call.number(Arch::HERE).map(i64::from), Some(number), "{name}");
     }
 }
+
+#[test]
+fn without_namespaces_everything_that_finds_others_of_the_host_is_refused_as_well() {
+    let ipc = [
+        "MQ_OPEN",
+        "MQ_UNLINK",
+        "MSGCTL",
+        "MSGGET",
+        "MSGRCV",
+        "MSGSND",
+        "SEMCTL",
+        "SEMGET",
+        "SEMOP",
+        "SEMTIMEDOP",
+        "SHMAT",
+        "SHMCTL",
+        "SHMGET",
+    ];
+    for arch in ARCHES {
+        let program = Programs::compile_for_host(arch);
+        let judge =
+            |number, arguments| verdict(&program, &Call { arch: audit_arch(arch), number, arguments });
+        let refused = &numbers(&REFUSED, arch) | &numbers(&ipc, arch);
+        let (absent, sockets) = (numbers(&ABSENT, arch), numbers(&["SOCKET", "SOCKETPAIR"], arch));
+        for number in 0..=HIGHEST {
+            let expected = match number {
+                number if refused.contains(&number) => Verdict::Errno(libc::EPERM),
+                number if absent.contains(&number) => Verdict::Errno(libc::ENOSYS),
+                number if sockets.contains(&number) => Verdict::Errno(libc::EAFNOSUPPORT),
+                _ => Verdict::Allow,
+            };
+            assert_eq!(judge(number, [0; 6]), expected, "{arch:?} {number}");
+        }
+        let call = |call: Syscall, arguments| judge(call.number(arch).unwrap(), arguments);
+        for family in [libc::AF_UNIX, libc::AF_INET, libc::AF_NETLINK] {
+            let family = u64::from(family.cast_unsigned());
+            assert_eq!(call(call::SOCKET, [family, 1, 0, 0, 0, 0]), Verdict::Errno(libc::EAFNOSUPPORT));
+        }
+        let pair = |kind: i32| call(call::SOCKETPAIR, [1, u64::from(kind.cast_unsigned()), 0, 0, 0, 0]);
+        for kind in [libc::SOCK_STREAM, libc::SOCK_SEQPACKET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC] {
+            assert_eq!(pair(kind), Verdict::Allow);
+        }
+        for kind in [libc::SOCK_DGRAM, libc::SOCK_RAW, libc::SOCK_DGRAM | libc::SOCK_NONBLOCK] {
+            assert_eq!(pair(kind), Verdict::Errno(libc::EPROTONOSUPPORT));
+        }
+        assert_eq!(call(call::PRLIMIT64, [4711, 7, 0, 0, 0, 0]), Verdict::Errno(libc::EPERM));
+    }
+}

@@ -71,6 +71,8 @@ fn by_call() -> Vec<Attempt> {
         Attempt::new("E53 FSIZE", || limit(libc::RLIMIT_FSIZE)),
         Attempt::new("E53 AS", || limit(libc::RLIMIT_AS)),
         Attempt::new("E53 upper", || limit_of(1 | 1 << 32, libc::RLIMIT_NPROC)),
+        // What runs afterwards shows that init can still start it.
+        tries!("E59", SYS_prlimit64, 1, libc::RLIMIT_NPROC, &[0u64; 2], 0),
         Attempt::new("E55 affinity", || done(syscall!(libc::SYS_sched_setaffinity, 1, 8, &[1u64]))),
         Attempt::new("E55 scheduler", || done(syscall!(libc::SYS_sched_setscheduler, 1, 3, &[0u32]))),
         Attempt::new("E55 param", || done(syscall!(libc::SYS_sched_setparam, 1, &[0u32]))),

@@ -9,6 +9,8 @@ use crate::sys::{exit, fork, in_child, path, syscall, wait};
 
 const CAP_SYS_ADMIN: u32 = 21;
 const CAPABILITY_VERSION: u32 = 0x2008_0522;
+/// A program of many desktops whose file has capabilities.
+const WITH_CAPABILITIES: &str = "/usr/lib/x86_64-linux-gnu/gstreamer1.0/gstreamer-1.0/gst-ptp-helper";
 const TIOCSCTTY: i32 = 0x540e;
 
 pub(super) fn all() -> Vec<Attempt> {
@@ -16,6 +18,8 @@ pub(super) fn all() -> Vec<Attempt> {
         Attempt::new("E34 su", || euid_of("/usr/bin/su")).alone(),
         Attempt::new("E34 passwd", || euid_of("/usr/bin/passwd")).alone(),
         Attempt::new("E34 chfn", || euid_of("/usr/bin/chfn")).alone(),
+        Attempt::new("E35", || capabilities_of(WITH_CAPABILITIES)).alone(),
+        Attempt::new("E35 mounts", mounts_with_suid).on_host(),
         Attempt::new("E70 nice", || be_nicer(-5)).instead(|| be_nicer(5)),
         Attempt::new("E70 fifo", || scheduler(1, 1)).instead(|| scheduler(3 /* BATCH */, 0)),
         Attempt::new("E70 round robin", || scheduler(2, 1)).instead(|| scheduler(3, 0)),
@@ -71,6 +75,34 @@ pub(super) fn all() -> Vec<Attempt> {
 
 /// Whether a set-uid program has another effective uid than ours once it runs.
 fn euid_of(program: &str) -> Got {
+    let Some(status) = status_of(program)? else { return Ok("absent".to_owned()) };
+    let mut uids: Vec<_> = field(&status, "Uid:").split_whitespace().collect();
+    uids.dedup();
+    // SAFETY: it has no precondition.
+    let own = unsafe { libc::geteuid() }.to_string();
+    Ok(if uids == [own.as_str()] { "unchanged".to_owned() } else { uids.join(" ") })
+}
+
+/// Whether a program whose file has capabilities has others than ours once it runs.
+fn capabilities_of(program: &str) -> Got {
+    let name = path("security.capability");
+    if syscall!(libc::SYS_getxattr, path(program).as_c_str(), name.as_c_str(), 0, 0).is_err() {
+        return Ok("absent".to_owned());
+    }
+    let Some(status) = status_of(program)? else { return Ok("absent".to_owned()) };
+    let (own, its) = (fs::read_to_string("/proc/self/status")?, field(&status, "CapEff:"));
+    Ok(if its == field(&own, "CapEff:") { "unchanged".to_owned() } else { its.to_owned() })
+}
+
+/// How many mounts honour what files say about privileges.
+fn mounts_with_suid() -> Got {
+    let mounts = fs::read_to_string("/proc/self/mountinfo")?;
+    let honours = |line: &&str| !line.split(' ').nth(5).is_some_and(|flags| flags.contains("nosuid"));
+    Ok(format!("{} mounts", mounts.lines().filter(honours).count()))
+}
+
+/// `/proc/PID/status` of a program that has run; `None` if it did not.
+fn status_of(program: &str) -> io::Result<Option<String>> {
     let program = path(program);
     let null = File::open("/dev/null")?;
     let Some(pid) = fork()? else {
@@ -85,16 +117,11 @@ fn euid_of(program: &str) -> Got {
     syscall!(libc::SYS_waitid, libc::P_PID, pid, &mut information, how, 0)?;
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
     wait(pid)?;
-    let name = status.lines().next().unwrap_or_default().replace("Name:\t", "");
-    if name == "attacker" {
-        return Ok("absent".to_owned());
-    }
-    let uids = status.lines().find_map(|line| line.strip_prefix("Uid:")).unwrap_or_default();
-    let mut uids: Vec<_> = uids.split_whitespace().collect();
-    uids.dedup();
-    // SAFETY: it has no precondition.
-    let own = unsafe { libc::geteuid() }.to_string();
-    Ok(if uids == [own.as_str()] { "unchanged".to_owned() } else { uids.join(" ") })
+    Ok((field(&status, "Name:") != "attacker").then_some(status))
+}
+
+fn field<'a>(status: &'a str, name: &str) -> &'a str {
+    status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default().trim()
 }
 
 /// Changes the nice value it was started with; the bare call gives 20 minus that.

@@ -1,21 +1,9 @@
-//! No attempt succeeds, and every positive control does. The gate runs this as root and as an ordinary user.
-
-use std::path::PathBuf;
+//! No attempt succeeds, and every positive control does.
 
 use agentvm_escapes::{Guest, Verdict, run};
 use agentvm_sdk::{AgentOsConfig, SidecarConfig};
 
-/// Where the programs of this workspace are: the gate says so, else two folders up from this test.
-fn program(name: &str) -> PathBuf {
-    let folder = std::env::var_os("AGENTVM_TEST_BIN_DIR").map_or_else(
-        || {
-            let test = std::env::current_exe().expect("this test has a path");
-            test.ancestors().nth(2).expect("target/debug/deps/test").to_owned()
-        },
-        PathBuf::from,
-    );
-    folder.join(name)
-}
+use crate::program;
 
 async fn nothing_escapes(guest: Guest) {
     let config = AgentOsConfig::new().sidecar(SidecarConfig::Binary(program("agentvm-sidecar")));
