@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use agentvm_wire::socket::Socket;
+use agentvm_socket::Socket;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::UnixStream,

@@ -20,8 +20,6 @@ pub mod resource;
 #[cfg(feature = "schema")]
 pub mod schema;
 pub mod session;
-#[cfg(feature = "socket")]
-pub mod socket;
 pub mod stdio;
 mod text;
 pub mod vm;

@@ -12,10 +12,8 @@ use std::{
     time::Duration,
 };
 
-use agentvm_wire::{
-    launch::{INHERITED_ARG, LAUNCHED_ENV, SIDECAR_ARG0, SIDECAR_ENV},
-    socket::Socket,
-};
+use agentvm_socket::Socket;
+use agentvm_wire::launch::{INHERITED_ARG, LAUNCHED_ENV, SIDECAR_ARG0, SIDECAR_ENV};
 use tokio::{
     io::AsyncReadExt as _,
     process::{Child, ChildStderr, Command},

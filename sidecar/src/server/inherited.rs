@@ -2,7 +2,7 @@
 
 use std::{io, os::unix::net::UnixStream};
 
-use agentvm_wire::socket::Socket;
+use agentvm_socket::Socket;
 use tokio_util::sync::CancellationToken;
 
 use super::{ServeError, accept, run};

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use agentvm_wire::socket::Socket;
+use agentvm_socket::Socket;
 use rustix::fs::Mode;
 use tokio::{
     net::{UnixListener, UnixStream},

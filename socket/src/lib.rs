@@ -1,7 +1,9 @@
-//! A Unix stream socket that wakes its reader for nothing but input: the one piece of I/O both ends share.
+//! A Unix stream socket that wakes its owner for nothing but input: what client and sidecar speak over.
 //!
 //! tokio's own stream asks for room to write, too, and the kernel announces that each time the other end has read
 //! something: a thread would be woken for every message it has sent. Here room is asked for only while there is none.
+
+#![forbid(unsafe_code)]
 
 use std::{
     io::{self, Write as _},
