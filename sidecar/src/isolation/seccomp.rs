@@ -67,6 +67,13 @@ impl Programs {
         install_filter(&Self::compile_for_host(Arch::HERE)).at(Step::Seccomp)
     }
 
+    /// What an outer filter may look like, Docker's for example: no mounts, for this thread and whatever it starts.
+    #[cfg(test)]
+    pub(crate) fn refuse_mounts() {
+        rustix::thread::set_no_new_privs(true).expect("it is always allowed");
+        install_filter(&program::compile(&rules::about_mounts(), Arch::HERE)).expect("it is a valid program");
+    }
+
     /// Installs the right one, for this process and everything it starts.
     pub(crate) fn install(&self, shares_uid: bool) -> Result<(), Fault> {
         install_filter(self.program(shares_uid)).at(Step::Seccomp)

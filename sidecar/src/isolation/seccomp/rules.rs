@@ -198,6 +198,14 @@ pub(super) fn about_the_host() -> Vec<Rule> {
     rules
 }
 
+/// Refuses mounts and nothing else.
+#[cfg(test)]
+pub(super) fn about_mounts() -> Vec<Rule> {
+    [call::MOUNT, call::FSOPEN, call::OPEN_TREE, call::MOVE_MOUNT, call::UMOUNT2, call::MOUNT_SETATTR]
+        .map(|call| refuse(Errno::PERM, call, []))
+        .into()
+}
+
 fn refuse(errno: Errno, call: Syscall, conditions: impl IntoIterator<Item = Condition>) -> Rule {
     Rule { call, conditions: conditions.into_iter().collect(), errno }
 }
