@@ -14,6 +14,7 @@ pub mod junit;
 pub mod overview;
 pub mod parity;
 pub mod report;
+pub mod role;
 pub mod run;
 pub mod scenario;
 pub mod table;

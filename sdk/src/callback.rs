@@ -12,8 +12,9 @@ use std::{
 
 use async_task::Task;
 
-/// Threads the pool may grow to; idle ones end after ten seconds.
-pub(crate) const MAX_THREADS: usize = 512;
+/// Threads the pool may grow to, if that many callbacks block at once; idle ones end after ten seconds. A full registry
+/// of the default size, with a relay behind every stream of every process, needs three quarters of them.
+pub(crate) const MAX_THREADS: usize = 4096;
 
 static POOL: LazyLock<tokio::runtime::Runtime> = LazyLock::new(|| {
     tokio::runtime::Builder::new_current_thread()

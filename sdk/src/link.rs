@@ -155,16 +155,10 @@ impl Link {
 
     /// Nobody cares for these streams any more: what was not sent is not sent, what still comes goes nowhere.
     pub(crate) fn abandon_streams(&self, streams: StdioStreams) {
-        let StdioStreams { stdin, stdout, stderr } = streams;
         let mut core = self.lock();
-        for stream in [stdin, stdout, stderr].into_iter().flatten() {
+        for stream in streams.ids() {
             core.routes.remove(&stream);
-        }
-        if let Some(stdin) = stdin {
-            core.connection.reset(stdin, &Code::EPIPE, "the process has ended");
-        }
-        for output in [stdout, stderr].into_iter().flatten() {
-            core.connection.stop(output, &Code::CANCELLED);
+            core.abandon_stream(stream);
         }
         drop(core);
         self.wake.notify_one();
@@ -198,19 +192,20 @@ impl Link {
         }
     }
 
-    /// Takes no more news of a VM and forgets its streams.
+    /// Takes no more news of a VM and gives up its streams: it may live on for a grace.
     pub(crate) fn forget_vm(&self, vm: VmId) {
-        let mut guard = self.lock();
-        let core = &mut *guard;
+        let mut core = self.lock();
         core.vms.remove(&vm);
-        core.routes.retain(|stream, route| {
+        let of_vm = |route: &Route| {
             let (Route::Output(entry, _) | Route::Stdin(entry)) = route;
-            let keep = entry.vm != vm;
-            if !keep {
-                core.connection.close_stream(*stream);
-            }
-            keep
-        });
+            entry.vm == vm
+        };
+        let given_up: Vec<_> = core.routes.extract_if(|_, route| of_vm(route)).collect();
+        for (stream, _) in &given_up {
+            core.abandon_stream(*stream);
+        }
+        drop(core);
+        self.wake.notify_one();
     }
 
     // ---- the end ----
@@ -257,6 +252,12 @@ impl Link {
 }
 
 impl Core {
+    /// Nobody cares for a stream any more, whichever way it goes.
+    fn abandon_stream(&mut self, stream: StreamId) {
+        self.connection.reset(stream, &Code::EPIPE, "the process has ended");
+        self.connection.stop(stream, &Code::CANCELLED);
+    }
+
     /// Control first, then the streams in turn.
     fn next_outgoing(&mut self, wakers: &mut Vec<Waker>) -> Option<Outgoing> {
         if let Some(text) = self.connection.next_control() {

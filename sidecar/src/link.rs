@@ -93,24 +93,30 @@ impl Link {
         self.wake.notify_one();
     }
 
-    /// Notes the streams a request opens, lowest id first; nothing is opened if one of them was used before.
-    pub(crate) fn open_streams(&self, mut streams: Vec<StreamId>) -> Result<(), Rejection> {
+    /// Notes the streams a request opens, lowest id first; nothing is opened if one of them was used before, or if their
+    /// window is not to be had.
+    pub(crate) fn open_streams(
+        &self,
+        mut streams: Vec<StreamId>,
+        window: Option<u64>,
+    ) -> Result<(), Rejection> {
         streams.sort_unstable();
         let mut core = self.lock();
+        core.connection.check_window(window, streams.len())?;
         streams.into_iter().try_for_each(|stream| core.connection.open_stream(stream))
     }
 
     /// Connects a pipe we read to a stream we send.
-    pub(crate) fn add_source(&self, source: &Arc<Source>, lane: VmId) {
+    pub(crate) fn add_source(&self, source: &Arc<Source>, lane: VmId, window: Option<u64>) {
         let mut core = self.lock();
-        core.connection.open_send(source.stream(), lane);
+        core.connection.open_send(source.stream(), lane, window);
         core.sources.insert(source.stream(), (lane, source.clone()));
     }
 
     /// Connects a stream we receive to a pipe we write.
-    pub(crate) fn add_sink(&self, sink: &Arc<Sink>, vm: VmId) {
+    pub(crate) fn add_sink(&self, sink: &Arc<Sink>, vm: VmId, window: Option<u64>) {
         let mut core = self.lock();
-        core.connection.open_receive(sink.stream());
+        core.connection.open_receive(sink.stream(), window);
         core.sinks.insert(sink.stream(), (vm, sink.clone()));
     }
 

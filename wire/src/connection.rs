@@ -29,6 +29,7 @@ mod requests;
 mod send;
 #[cfg(test)]
 mod tests;
+mod window;
 
 use std::collections::VecDeque;
 
@@ -202,14 +203,15 @@ impl Connection {
         Ok(())
     }
 
-    /// Begins sending on a stream; `lane` is the VM whose streams share one turn with it.
-    pub fn open_send(&mut self, stream: StreamId, lane: VmId) {
-        self.sending.open(stream, lane, self.limits.window_bytes);
+    /// Begins sending on a stream; `lane` is the VM whose streams share one turn with it, `window` what its request said
+    /// of that, if it did.
+    pub fn open_send(&mut self, stream: StreamId, lane: VmId, window: Option<u64>) {
+        self.sending.open(stream, lane, window.unwrap_or(self.limits.window_bytes));
     }
 
-    /// Begins receiving on a stream.
-    pub fn open_receive(&mut self, stream: StreamId) {
-        self.receiving.open(stream, self.limits.window_bytes);
+    /// Begins receiving on a stream; `window` as in [`Connection::open_send`].
+    pub fn open_receive(&mut self, stream: StreamId, window: Option<u64>) {
+        self.receiving.open(stream, window.unwrap_or(self.limits.window_bytes));
     }
 
     /// There are bytes, or the end, to send on a stream; it gets its turn when credit allows.

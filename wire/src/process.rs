@@ -64,6 +64,10 @@ pub struct Execute {
     /// The streams behind every `pipe` above; ids rise over the session.
     #[serde(default)]
     pub streams: StdioStreams,
+    /// How far the sender of each of these streams may be ahead, and its first limit: `window_bytes` of the session's
+    /// limits if absent. To be the least one where all windows together would exceed `max_in_flight_bytes`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window_bytes: Option<u64>,
     /// Asks for `output_drained` after the exit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drain: Option<Drain>,
@@ -101,6 +105,7 @@ impl Execute {
             stdout: OutputMode::Null,
             stderr: OutputMode::Null,
             streams: StdioStreams::default(),
+            window_bytes: None,
             drain: None,
             timeout_ms: None,
             cpu_time_limit_ms: None,
@@ -160,6 +165,13 @@ pub struct StdioStreams {
     /// Sidecar to client.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stderr: Option<StreamId>,
+}
+
+impl StdioStreams {
+    /// Those there are.
+    pub fn ids(&self) -> impl Iterator<Item = StreamId> + use<> {
+        [self.stdin, self.stdout, self.stderr].into_iter().flatten()
+    }
 }
 
 /// How long the tail of descendants' output is awaited after the process's own exit.

@@ -70,8 +70,13 @@ pub struct Limits {
     pub max_text_bytes: u64,
     /// Largest binary message, header included: 256 KiB.
     pub max_binary_bytes: u64,
-    /// Bytes a sender may be ahead of a stream's consumer, and each stream's first limit: 256 KiB.
+    /// Bytes a sender may be ahead of a stream's consumer, and each stream's first limit, unless the request that opens
+    /// the stream says less: 256 KiB.
     pub window_bytes: u64,
+    /// The least that a request may say: 16 KiB.
+    pub min_window_bytes: u64,
+    /// The windows of all open streams together, beyond which a new stream gets the least one: 64 MiB.
+    pub max_in_flight_bytes: u64,
     /// Requests that may wait for their answer at once: 4096.
     pub max_requests: u64,
     /// VMs of one session: 4096.
@@ -86,6 +91,8 @@ impl Default for Limits {
             max_text_bytes: 16 << 20,
             max_binary_bytes: 256 << 10,
             window_bytes: 256 << 10,
+            min_window_bytes: 16 << 10,
+            max_in_flight_bytes: 64 << 20,
             max_requests: 4096,
             max_vms: 4096,
             max_processes: 4096,

@@ -1,7 +1,6 @@
 //! The sidecar that clients of the protocol connect to: one for a whole run, as `agentvm-sidecar serve` is.
 
 use std::{
-    env,
     ffi::OsString,
     fs,
     io::Write as _,
@@ -13,6 +12,8 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, ensure};
+
+use crate::role::Role;
 
 const START_LIMIT: Duration = Duration::from_secs(10);
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
@@ -34,7 +35,8 @@ impl Sidecar {
         writeln!(file, "the token of the conformance run")?;
         let mut listen = OsString::from("unix:");
         listen.push(&socket);
-        let child = Command::new(env::current_exe()?.with_file_name("conformance-sidecar"))
+        let child = Role::Sidecar
+            .command()?
             .args(["serve", "--listen"])
             .arg(listen)
             .arg("--token-file")

@@ -95,19 +95,27 @@ export class Connection {
     this.#vms.set(vm, listener);
   }
 
+  /** The window for the streams of the next request: the least, once all windows together would be too much. */
+  window(streams: number): number {
+    const { window_bytes, min_window_bytes, max_in_flight_bytes } = this.limits;
+    const open = [...this.#senders.values(), ...this.#receivers.values()].filter(({ isOpen }) => isOpen);
+    const inFlight = open.reduce((sum, { window }) => sum + window, streams * window_bytes);
+    return inFlight <= max_in_flight_bytes ? window_bytes : min_window_bytes;
+  }
+
   /** A stream to the sidecar, for the next request. */
-  sender(): [id: number, Sender] {
+  sender(window: number): [id: number, Sender] {
     const id = ++this.#lastStream;
-    const sender = new Sender(id, this.limits, (frame) => this.#socket.send(encodeFrame(frame)));
+    const sender = new Sender(id, this.limits, window, (frame) => this.#socket.send(encodeFrame(frame)));
     this.#senders.set(id, sender);
     return [id, sender];
   }
 
   /** A stream from the sidecar, for the next request. */
-  receiver(consume: Consumer, changed: () => void): [id: number, Receiver] {
+  receiver(window: number, consume: Consumer, changed: () => void): [id: number, Receiver] {
     const id = ++this.#lastStream;
     const grant = (received: number, limit: number) => this.#say({ kind: "credit", stream: id, received, limit });
-    const receiver = new Receiver(this.limits, consume, grant, changed);
+    const receiver = new Receiver(window, consume, grant, changed);
     this.#receivers.set(id, receiver);
     return [id, receiver];
   }

@@ -37,12 +37,13 @@ export class Process {
     this.#connection = connection;
     this.#drains = program.drain !== undefined;
     const changed = () => this.#look();
-    const [stdin, sender] = connection.sender();
-    const [stdout, stdoutReceiver] = connection.receiver(onStdout, changed);
-    const [stderr, stderrReceiver] = connection.receiver(onStderr, changed);
+    const window = connection.window(3);
+    const [stdin, sender] = connection.sender(window);
+    const [stdout, stdoutReceiver] = connection.receiver(window, onStdout, changed);
+    const [stderr, stderrReceiver] = connection.receiver(window, onStderr, changed);
     [this.stdin, this.#stdout, this.#stderr] = [sender, stdoutReceiver, stderrReceiver];
     this.#streams = [stdin, stdout, stderr];
-    const body: Execute = { ...program, stdin: "pipe", stdout: "pipe", stderr: "pipe", streams: { stdin, stdout, stderr } };
+    const body: Execute = { ...program, stdin: "pipe", stdout: "pipe", stderr: "pipe", streams: { stdin, stdout, stderr }, window_bytes: window };
     connection.send("execute", body, { vm }, () => {}, (error) => this.fail(error));
   }
 

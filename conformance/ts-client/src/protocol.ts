@@ -51,6 +51,8 @@ export interface Limits {
   max_text_bytes: number;
   max_binary_bytes: number;
   window_bytes: number;
+  min_window_bytes: number;
+  max_in_flight_bytes: number;
   max_requests: number;
   max_vms: number;
   max_processes: number;
@@ -60,6 +62,8 @@ export const DEFAULT_LIMITS: Limits = {
   max_text_bytes: 16_777_216,
   max_binary_bytes: 262_144,
   window_bytes: 262_144,
+  min_window_bytes: 16_384,
+  max_in_flight_bytes: 67_108_864,
   max_requests: 4096,
   max_vms: 4096,
   max_processes: 4096,
@@ -84,6 +88,7 @@ export interface Execute {
   stdout?: "null" | "pipe";
   stderr?: "null" | "pipe" | "to_stdout";
   streams?: { stdin?: number; stdout?: number; stderr?: number };
+  window_bytes?: number;
   drain?: { quiet_ms: number; max_ms: number };
 }
 

@@ -7,6 +7,7 @@ const PIECE_BYTES = 65_536;
 
 /** Bytes to the sidecar: kept here until there is credit. */
 export class Sender {
+  readonly window: number;
   #id: number;
   #send: (frame: Frame) => void;
   #piece: number;
@@ -15,11 +16,16 @@ export class Sender {
   #waiting: Buffer[] = [];
   #state: "open" | "ending" | "closed" = "open";
 
-  constructor(id: number, limits: Limits, send: (frame: Frame) => void) {
+  constructor(id: number, limits: Limits, window: number, send: (frame: Frame) => void) {
     this.#id = id;
     this.#send = send;
     this.#piece = Math.min(PIECE_BYTES, limits.max_binary_bytes - HEADER_BYTES);
-    this.#limit = limits.window_bytes;
+    this.window = this.#limit = window;
+  }
+
+  /** Whether more may go out. */
+  get isOpen(): boolean {
+    return this.#state !== "closed";
   }
 
   write(bytes: Buffer): void {
@@ -74,15 +80,15 @@ export class Receiver {
   received = 0;
   /** Whether more may come. */
   isOpen = true;
-  #window: number;
+  readonly window: number;
   #limit: number;
   #consume: Consumer;
   #grant: (received: number, limit: number) => void;
   #changed: () => void;
 
   /** `grant` sends credit; `changed` is called whenever more has come, or the end. */
-  constructor({ window_bytes }: Limits, consume: Consumer, grant: (received: number, limit: number) => void, changed: () => void) {
-    this.#window = this.#limit = window_bytes;
+  constructor(window: number, consume: Consumer, grant: (received: number, limit: number) => void, changed: () => void) {
+    this.window = this.#limit = window;
     this.#consume = consume;
     this.#grant = grant;
     this.#changed = changed;
@@ -102,8 +108,8 @@ export class Receiver {
     if (fresh.length > 0) this.#consume(fresh);
     if (flags & FIN) return this.close();
     // All that came is consumed: a quarter of the window at a time is granted anew.
-    const limit = this.received + this.#window;
-    if (limit - this.#limit >= this.#window / 4) {
+    const limit = this.received + this.window;
+    if (limit - this.#limit >= this.window / 4) {
       this.#limit = limit;
       this.#grant(this.received, limit);
     }

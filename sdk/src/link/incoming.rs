@@ -66,10 +66,8 @@ impl Link {
             }
             (Waiter::Start(entry), Response::ProcessStarted(started)) => entry.started(started),
             (Waiter::Start(entry), Response::Rejected(rejection)) => {
-                let streams = entry.streams();
-                let streams = [streams.stdin, streams.stdout, streams.stderr];
                 let mut core = self.lock();
-                for stream in streams.into_iter().flatten() {
+                for stream in entry.streams().ids() {
                     core.connection.close_stream(stream);
                     core.routes.remove(&stream);
                 }

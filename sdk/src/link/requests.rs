@@ -101,20 +101,22 @@ impl Link {
         let streams =
             StdioStreams { stdin: open(wants.stdin), stdout: open(wants.stdout), stderr: open(wants.stderr) };
         execute.streams = streams;
+        let window = core.connection.choose_window(streams.ids().count());
+        execute.window_bytes = window;
         let id = core
             .connection
             .request(Scope::vm(vm), &Request::Execute(execute))
             .map_err(ClientError::Rejected)?;
         let (entry, subscribed) = enter(streams);
         if let Some(stream) = streams.stdin {
-            core.connection.open_send(stream, vm);
+            core.connection.open_send(stream, vm, window);
             core.routes.insert(stream, Route::Stdin(entry.clone()));
         }
         for (stream, which) in
             [(streams.stdout, OutputStream::Stdout), (streams.stderr, OutputStream::Stderr)]
         {
             if let Some(stream) = stream {
-                core.connection.open_receive(stream);
+                core.connection.open_receive(stream, window);
                 core.routes.insert(stream, Route::Output(entry.clone(), which));
             }
         }

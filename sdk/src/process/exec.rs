@@ -198,11 +198,13 @@ impl Run {
         }
     }
 
-    /// Output is read to its end first — both readers end with the process's own — and then the exit is awaited.
+    /// Output is read to its end first — both readers end with the process's own — and then the exit is awaited. The
+    /// two take turns: a flood on one must not keep the other full.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Outcome> {
-        for reader in [&mut self.stdout, &mut self.stderr] {
-            if let Err(error) = reader.poll(cx, self.capture.as_mut()) {
-                return Poll::Ready(Err(error));
+        let mut taken = true;
+        while std::mem::take(&mut taken) {
+            for reader in [&mut self.stdout, &mut self.stderr] {
+                taken |= reader.take_chunk(cx, self.capture.as_mut())?;
             }
         }
         if self.stdout.open || self.stderr.open {
@@ -230,30 +232,36 @@ impl Reader {
         Self { which, stream, callback, open: true, lost: false }
     }
 
-    /// Takes what is there: callback first, then the capture, and only then does the cursor move.
-    fn poll(&mut self, cx: &mut Context<'_>, mut capture: Option<&mut Capture>) -> Result<(), ClientError> {
-        while self.open {
-            match self.stream.poll_peek(cx) {
-                Poll::Ready(Some(Ok(Output::Data(bytes)))) => {
-                    if let Some(callback) = &mut self.callback
-                        && guarded(self.which.name(), || callback(&bytes)).is_none()
-                    {
-                        self.callback = None;
-                    }
-                    if let Some(capture) = &mut capture {
-                        let limit = capture.limit();
-                        capture.take_chunk(self.which, &bytes).map_err(|Full { observed }| {
-                            ClientError::capture_limit(self.which, observed, limit)
-                        })?;
-                    }
-                    self.stream.advance(bytes.len());
-                }
-                // A waiting cursor meets no gap.
-                Poll::Ready(Some(Ok(Output::Gap { .. }) | Err(_))) => (self.open, self.lost) = (false, true),
-                Poll::Ready(None) => self.open = false,
-                Poll::Pending => break,
-            }
+    /// Takes what comes next, if it is there: callback first, then the capture, and only then does the cursor move.
+    fn take_chunk(
+        &mut self,
+        cx: &mut Context<'_>,
+        capture: Option<&mut Capture>,
+    ) -> Result<bool, ClientError> {
+        if !self.open {
+            return Ok(false);
         }
-        Ok(())
+        match self.stream.poll_peek(cx) {
+            Poll::Ready(Some(Ok(Output::Data(bytes)))) => {
+                if let Some(callback) = &mut self.callback
+                    && guarded(self.which.name(), || callback(&bytes)).is_none()
+                {
+                    self.callback = None;
+                }
+                if let Some(capture) = capture {
+                    let limit = capture.limit();
+                    capture.take_chunk(self.which, &bytes).map_err(|Full { observed }| {
+                        ClientError::capture_limit(self.which, observed, limit)
+                    })?;
+                }
+                self.stream.advance(bytes.len());
+                return Ok(true);
+            }
+            // A waiting cursor meets no gap.
+            Poll::Ready(Some(Ok(Output::Gap { .. }) | Err(_))) => (self.open, self.lost) = (false, true),
+            Poll::Ready(None) => self.open = false,
+            Poll::Pending => {}
+        }
+        Ok(false)
     }
 }

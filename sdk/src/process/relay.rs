@@ -14,7 +14,10 @@ use rustix::{
 };
 
 use super::{entry::Entry, options::OutputCallback};
-use crate::{callback, error::ClientError};
+use crate::{
+    callback::{self, guarded},
+    error::ClientError,
+};
 
 /// Bytes read at once.
 const READ_BYTES: usize = 64 << 10;
@@ -44,18 +47,28 @@ impl Descriptors {
     }
 }
 
+/// Takes the output of a process.
+pub(super) struct Taker {
+    pub(super) take: OutputCallback,
+    /// The program's own code is called.
+    pub(super) calls_back: bool,
+}
+
 /// Takes output for the program's own code, and for a descriptor.
 pub(super) fn output(
     name: &'static str,
-    callback: Option<OutputCallback>,
-    descriptor: Option<OwnedFd>,
-) -> Option<OutputCallback> {
-    let Some(descriptor) = descriptor else { return callback };
-    let mut descriptor = Some(descriptor);
-    let mut callback = callback;
-    Some(Box::new(move |bytes| {
-        if let Some(callback) = &mut callback {
-            callback(bytes);
+    mut callback: Option<OutputCallback>,
+    mut descriptor: Option<OwnedFd>,
+) -> Option<Taker> {
+    let calls_back = callback.is_some();
+    if descriptor.is_none() {
+        return callback.map(|take| Taker { take, calls_back });
+    }
+    let take = Box::new(move |bytes: &[u8]| {
+        if let Some(call) = &mut callback
+            && guarded(name, || call(bytes)).is_none()
+        {
+            callback = None;
         }
         if let Some(open) = &descriptor
             && let Err(error) = write_all(open, bytes)
@@ -63,7 +76,8 @@ pub(super) fn output(
             tracing::warn!(stream = name, %error, "output can no longer be relayed and goes nowhere");
             descriptor = None;
         }
-    }))
+    });
+    Some(Taker { take, calls_back })
 }
 
 fn write_all(descriptor: &OwnedFd, mut bytes: &[u8]) -> rustix::io::Result<()> {

@@ -16,8 +16,9 @@ use super::{
     command,
     entry::Entry,
     exit::ExitStatus,
-    options::{OutputCallback, SpawnOptions},
-    registry, relay,
+    options::SpawnOptions,
+    registry,
+    relay::{self, Taker},
 };
 use crate::{
     agent_os::AgentOs,
@@ -204,53 +205,68 @@ impl Process {
     }
 }
 
-/// Gives a program's callbacks every chunk, one call at a time, waiting for each to return.
+/// Hands on every chunk of the outputs that somebody asked for, waiting until it is taken.
 struct Relay(Vec<Relayed>);
 
 impl Relay {
-    fn new(entry: &Arc<Entry>, on_stdout: Option<OutputCallback>, on_stderr: Option<OutputCallback>) -> Self {
-        let relayed = |name, which, callback: Option<OutputCallback>| {
-            callback.map(|callback| Relayed {
+    fn new(entry: &Arc<Entry>, stdout: Option<Taker>, stderr: Option<Taker>) -> Self {
+        let relayed = |name, which, taker: Option<Taker>| {
+            taker.map(|taker| Relayed {
                 name,
                 stream: ByteStream::new(entry.clone(), which, OutputFrom::Start, Overflow::Wait),
-                callback,
+                taker,
             })
         };
-        let stdout = relayed("on_stdout", OutputStream::Stdout, on_stdout);
-        let stderr = relayed("on_stderr", OutputStream::Stderr, on_stderr);
+        let stdout = relayed("on_stdout", OutputStream::Stdout, stdout);
+        let stderr = relayed("on_stderr", OutputStream::Stderr, stderr);
         Self([stdout, stderr].into_iter().flatten().collect())
     }
 
+    /// The program's code is called one call at a time; a descriptor that takes nothing holds up only its own output.
     fn run(self) {
-        let Self(mut outputs) = self;
-        if !outputs.is_empty() {
-            callback::run(poll_fn(move |cx| {
-                outputs.retain_mut(|output| output.poll(cx).is_pending());
-                if outputs.is_empty() { Poll::Ready(()) } else { Poll::Pending }
-            }))
-            .detach();
+        let (together, alone): (Vec<_>, Vec<_>) =
+            self.0.into_iter().partition(|output| output.taker.calls_back);
+        let each = alone.into_iter().map(|output| vec![output]);
+        for mut outputs in each.chain([together]).filter(|outputs| !outputs.is_empty()) {
+            callback::run(poll_fn(move |cx| poll_all(&mut outputs, cx))).detach();
         }
     }
 }
 
-/// One output and the program's code that is given it.
+/// Hands on what is there, in turns: a flood on one output must not keep the other full.
+fn poll_all(outputs: &mut Vec<Relayed>, cx: &mut Context<'_>) -> Poll<()> {
+    let mut taken = true;
+    while std::mem::take(&mut taken) {
+        outputs.retain_mut(|output| {
+            let chunk = output.poll_chunk(cx);
+            taken |= chunk == Poll::Ready(true);
+            chunk != Poll::Ready(false)
+        });
+    }
+    if outputs.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+}
+
+/// One output and who takes it.
 struct Relayed {
     name: &'static str,
     stream: ByteStream,
-    callback: OutputCallback,
+    taker: Taker,
 }
 
 impl Relayed {
-    /// Ready once nothing follows, or the callback has panicked.
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        while let Some(Ok(output)) = std::task::ready!(self.stream.poll_peek(cx)) {
-            let Output::Data(bytes) = output else { continue };
-            if guarded(self.name, || (self.callback)(&bytes)).is_none() {
-                break;
+    /// Hands on what comes next; false once nothing follows, or the program's code has panicked.
+    fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
+        match std::task::ready!(self.stream.poll_peek(cx)) {
+            Some(Ok(Output::Data(bytes))) => {
+                let returned = guarded(self.name, || (self.taker.take)(&bytes)).is_some();
+                if returned {
+                    self.stream.advance(bytes.len());
+                }
+                Poll::Ready(returned)
             }
-            self.stream.advance(bytes.len());
+            Some(Ok(Output::Gap { .. })) => Poll::Ready(true),
+            Some(Err(_)) | None => Poll::Ready(false),
         }
-        Poll::Ready(())
     }
 }
 

@@ -1,6 +1,6 @@
 //! The end of a process: published once, kept, after its own output, never before, and never invented.
 
-use std::sync::mpsc;
+use std::sync::{Arc, Condvar, Mutex, mpsc};
 
 use agentvm_sdk::{
     AgentOs, ClientError, ExecOptions, ExitCause, Output, OutputFrom, OutputStream, Overflow, Process,
@@ -282,5 +282,33 @@ fn a_subscription_that_is_dropped_before_the_exit_does_not_fire_and_a_detached_o
         vm.on_process_exit(process.pid(), move |outcome| tell.send(outcome).unwrap()).unwrap().detach();
         peer.exits(&guest, 0).await;
         assert_eq!(told.await.unwrap().unwrap().code, 0);
+    });
+}
+
+#[test]
+fn d25_callbacks_that_block_in_many_processes_delay_no_other() {
+    scene(async |vm, peer| {
+        const BLOCKED: usize = 600;
+        let (blocked, blocks) = mpsc::channel();
+        let gate = Arc::new((Mutex::new(false), Condvar::new()));
+        for _ in 0..BLOCKED {
+            let (blocked, gate) = (blocked.clone(), gate.clone());
+            let options = SpawnOptions::new().on_stdout(move |_| {
+                blocked.send(()).unwrap();
+                let (open, opened) = &*gate;
+                drop(opened.wait_while(open.lock().unwrap(), |open| !*open).unwrap());
+            });
+            vm.spawn("worker", NONE, options).unwrap();
+            let guest = peer.starts().await;
+            peer.writes(guest.stdout(), b"x").await;
+        }
+        let (process, guest) = started(&vm, peer).await;
+        let (told, tells) = oneshot::channel();
+        vm.on_process_exit(process.pid(), move |_| told.send(()).unwrap()).unwrap().detach();
+        peer.exits(&guest, 0).await;
+        tells.await.expect("the handler was called");
+        assert_eq!(blocks.iter().take(BLOCKED).count(), BLOCKED);
+        *gate.0.lock().unwrap() = true;
+        gate.1.notify_all();
     });
 }

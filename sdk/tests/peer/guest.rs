@@ -9,6 +9,7 @@ use agentvm_sdk::{
         process::{
             Execute, OutputDrained, ProcessExited, ProcessSignaled, ProcessStarted, SignalProcess, StreamEnds,
         },
+        session::Limits,
         stdio::Header,
     },
 };
@@ -70,6 +71,8 @@ impl Peer {
             panic!("expected execute")
         };
         assert_eq!(scope, Scope::vm(self.vm));
+        let window = execute.window_bytes.unwrap_or(Limits::default().window_bytes);
+        self.granted.extend(execute.streams.ids().map(|stream| (stream, window)));
         Guest { request, execute }
     }
 

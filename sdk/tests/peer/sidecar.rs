@@ -50,7 +50,7 @@ pub(crate) struct Peer {
     seq: u64,
     /// Up to where each output was sent.
     pub(crate) sent: HashMap<StreamId, u64>,
-    granted: HashMap<StreamId, u64>,
+    pub(crate) granted: HashMap<StreamId, u64>,
     /// Heard while it listened for credit.
     pending: VecDeque<Heard>,
     dialogue: Dialogue,
@@ -149,7 +149,7 @@ impl Peer {
 
     /// Up to where a stream may be sent, as far as the client was heard.
     pub(crate) fn granted(&self, stream: StreamId) -> u64 {
-        self.granted.get(&stream).copied().unwrap_or(Limits::default().window_bytes)
+        self.granted[&stream]
     }
 
     /// Hears `process_snapshot`, whatever else is said before it; that is kept.

@@ -264,3 +264,50 @@ fn until_the_end_a_reader_is_told_nothing_of_it() {
         assert_eq!(heard, Some(Ok(Output::Data("woken".into()))));
     });
 }
+
+/// How many processes with three streams each have full windows at once: 64 MiB of 256 KiB each.
+const FULL_WINDOWS: usize = (64 << 20) / (3 * (256 << 10));
+
+#[test]
+fn windows_shrink_where_all_together_would_be_too_much_and_nothing_is_lost_through_them() {
+    scene(async |vm, peer| {
+        const TOTAL: u64 = 1 << 20;
+        let mut full = Vec::new();
+        for _ in 0..FULL_WINDOWS {
+            let (process, guest) = started(&vm, peer).await;
+            assert_eq!(guest.execute.window_bytes, None);
+            full.push((process, guest));
+        }
+        let (process, guest) = started(&vm, peer).await;
+        assert_eq!(guest.execute.window_bytes, Some(16 << 10));
+        let mut waiting = process.output_from(OutputStream::Stdout, OutputFrom::Start, Overflow::Wait);
+        peer.floods(guest.stdout(), 16 << 10).await;
+        caught_up(&vm, peer).await;
+        assert_eq!(peer.granted(guest.stdout()), 16 << 10, "nothing was taken, nothing is granted");
+        let read = async {
+            let mut taken = 0;
+            while taken < TOTAL {
+                let Some(Ok(Output::Data(bytes))) = waiting.next().await else { panic!("no gap, no end") };
+                taken += bytes.len() as u64;
+            }
+        };
+        join!(read, peer.floods(guest.stdout(), TOTAL));
+        process.write_stdin(vec![b'x'; 40 << 10]).unwrap();
+        let mut sent = 0;
+        while sent < 16 << 10 {
+            let (_, bytes, _) = peer.hears_stdin(&guest).await;
+            sent += bytes.len();
+        }
+        assert_eq!(sent, 16 << 10);
+
+        // A process that ends makes room for another.
+        let (ended, guest) = full.pop().unwrap();
+        peer.exits(&guest, 0).await;
+        peer.finishes(guest.stdout()).await;
+        peer.finishes(guest.stderr()).await;
+        assert_eq!(ended.wait().await.unwrap().code, 0);
+        caught_up(&vm, peer).await;
+        assert_eq!(started(&vm, peer).await.1.execute.window_bytes, None);
+        assert_eq!(started(&vm, peer).await.1.execute.window_bytes, Some(16 << 10));
+    });
+}

@@ -52,8 +52,8 @@ pub(crate) fn start(
     }
     execute.validate()?;
     execute.validate_streams()?;
-    let streams = execute.streams;
-    link.open_streams([streams.stdin, streams.stdout, streams.stderr].into_iter().flatten().collect())?;
+    let (streams, window) = (execute.streams, execute.window_bytes);
+    link.open_streams(streams.ids().collect(), window)?;
 
     let (memory, memory_limit) = Memory::limit(defaults.commands, &execute)?;
     let pipes = Pipes::make(&execute, defaults.owner).map_err(|error| no_pipes(&error))?;
@@ -62,7 +62,7 @@ pub(crate) fn start(
     let mut source = |ours: Option<(StreamId, AsyncFd<OwnedFd>)>| {
         ours.map(|(stream, pipe)| {
             let source = Source::new(stream, pipe, activity.clone());
-            link.add_source(&source, vm);
+            link.add_source(&source, vm, window);
             pumps.push(Box::pin(source.clone().pump(link.clone())));
             source
         })
@@ -74,7 +74,7 @@ pub(crate) fn start(
     };
     if let Some((stream, pipe)) = streams.stdin.zip(pipes.our_stdin) {
         let sink = Sink::new(stream);
-        link.add_sink(&sink, vm);
+        link.add_sink(&sink, vm, window);
         pumps.push(Box::pin(sink.pump(pipe, link.clone())));
     }
 

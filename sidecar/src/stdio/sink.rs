@@ -10,7 +10,10 @@ use std::{
 
 use agentvm_wire::{error::Code, id::StreamId};
 use bytes::{Buf as _, Bytes};
-use tokio::{io::unix::AsyncFd, sync::Notify};
+use tokio::{
+    io::{Interest, unix::AsyncFd},
+    sync::Notify,
+};
 
 use crate::link::Link;
 
@@ -70,8 +73,10 @@ impl Sink {
                 }
             };
             let Some(mut chunk) = next else {
-                self.changed.notified().await;
-                continue;
+                tokio::select! {
+                    () = self.changed.notified() => continue,
+                    () = nobody_reads(&pipe) => return link.stop(self.stream, &Code::EPIPE),
+                }
             };
             while chunk.has_remaining() {
                 tokio::select! {
@@ -88,6 +93,12 @@ impl Sink {
             }
         }
     }
+}
+
+/// Resolves once every reading end is closed, pipe(7).
+async fn nobody_reads(pipe: &AsyncFd<OwnedFd>) {
+    // It fails only where the runtime ends.
+    let _ = pipe.ready(Interest::ERROR).await;
 }
 
 async fn write(pipe: &AsyncFd<OwnedFd>, bytes: &[u8]) -> io::Result<usize> {

@@ -154,6 +154,20 @@ async fn descriptors_are_relayed_whole_and_their_ends_too() {
 }
 
 #[tokio::test]
+async fn d25_a_panicking_callback_does_not_take_the_descriptor_beside_it_along() {
+    let vm = vm().await;
+    let (descriptor, mut reader) = pipe();
+    let options = SpawnOptions::new().stdout_fd(descriptor).on_stdout(|_| panic!("on purpose"));
+    let process = vm.spawn("sh", ["-c", "echo one; read go; echo two"], options).unwrap();
+    let mut text = [0; 8];
+    reader.read_exact(&mut text[..4]).unwrap();
+    process.write_stdin("go\n").unwrap();
+    assert_eq!(within(process.wait()).await.unwrap().code, 0);
+    reader.read_exact(&mut text[4..]).unwrap();
+    assert_eq!(&text, b"one\ntwo\n");
+}
+
+#[tokio::test]
 async fn a_relayed_reader_that_has_gone_and_an_input_that_never_comes_hold_nobody_up() {
     let vm = vm().await;
     let (input, _silent) = std::io::pipe().unwrap();
@@ -162,6 +176,23 @@ async fn a_relayed_reader_that_has_gone_and_an_input_that_never_comes_hold_nobod
     let options = SpawnOptions::new().stdin_fd(input.into()).stdout_fd(stdout_fd);
     let process = vm.spawn("sh", ["-c", "head -c 1000000 /dev/zero; exit 6"], options).unwrap();
     assert_eq!(within(process.wait()).await.unwrap().code, 6);
+}
+
+#[tokio::test]
+async fn c20_a_descriptor_that_takes_nothing_holds_only_its_own_output_up() {
+    let vm = vm().await;
+    let ((stdout_fd, unread), (stderr_fd, mut stderr)) = (pipe(), pipe());
+    let options = SpawnOptions::new().stdout_fd(stdout_fd).stderr_fd(stderr_fd);
+    let script = "yes & head -c 1000000 /dev/zero >&2; kill $!; exec 2>&-; wait";
+    let process = vm.spawn("sh", ["-c", script], options).unwrap();
+    let read = tokio::task::spawn_blocking(move || {
+        let mut all = Vec::new();
+        stderr.read_to_end(&mut all).unwrap();
+        all.len()
+    });
+    assert_eq!(within(read).await.unwrap(), 1_000_000);
+    drop(unread);
+    assert_eq!(within(process.wait()).await.unwrap().code, 0);
 }
 
 /// This test's own executable, started again as a program that inherits.

@@ -1,13 +1,17 @@
 //! Streams: back-pressure, gaps, standard input.
 
-use std::time::Duration;
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use agentvm_sdk::{
-    AgentOs, ClientError, ExecOptions, Output, OutputFrom, OutputStream, Overflow, Process, SpawnOptions,
+    AgentOs, AgentOsConfig, ClientError, ExecOptions, Output, OutputFrom, OutputStream, Overflow, Process,
+    SpawnOptions,
 };
 use tokio::io::AsyncWriteExt as _;
 
-use crate::support::{DEADLINE, out, sh, until, vm, within};
+use crate::support::{DEADLINE, out, sh, sidecar, until, vm, within};
 
 /// A process that tells its real pid on standard error and then writes `bytes` zeros.
 fn writer(vm: &AgentOs, bytes: u64) -> Process {
@@ -254,5 +258,118 @@ async fn a_descendant_that_reads_the_output_pipe_itself_holds_no_exit_up() {
         };
         assert_eq!(status.code, 3);
         assert!(taken >= WINDOW, "{taken}");
+    }
+}
+
+/// How often the callbacks of the two outputs were called, and the bytes of the second.
+#[derive(Clone, Default)]
+struct Calls(Arc<Mutex<(u64, u64, usize)>>);
+
+impl Calls {
+    /// Takes its time: there is always more when it returns.
+    fn flooded(&self) -> impl FnMut(&[u8]) + Send + 'static {
+        let Self(calls) = self.clone();
+        move |_| {
+            std::thread::sleep(Duration::from_millis(10));
+            calls.lock().unwrap().0 += 1;
+        }
+    }
+
+    fn other(&self) -> impl FnMut(&[u8]) + Send + 'static {
+        let Self(calls) = self.clone();
+        move |bytes| {
+            let mut calls = calls.lock().unwrap();
+            (calls.1, calls.2) = (calls.1 + 1, calls.2 + bytes.len());
+        }
+    }
+
+    /// The two took turns, where both had something, and nothing of the second is missing.
+    fn were_fair(&self) {
+        let (flooded, other, bytes) = *self.0.lock().unwrap();
+        assert_eq!(bytes, 1_000_000);
+        assert!(flooded < 20 * other, "{flooded} calls for {other}");
+    }
+}
+
+/// Floods one output until the other has been taken whole.
+const FLOODS_STDOUT: &str = "yes & head -c 1000000 /dev/zero >&2; kill $!; wait";
+
+#[tokio::test]
+async fn c20_an_exec_that_is_flooded_on_one_output_takes_the_other_too() {
+    let vm = vm().await;
+    let options = || ExecOptions::new().capture_stdio(false);
+    let calls = Calls::default();
+    let callbacks = options().on_stdout(calls.flooded()).on_stderr(calls.other());
+    assert_eq!(within(vm.exec(FLOODS_STDOUT, callbacks)).await.unwrap().exit_code, 0);
+    calls.were_fair();
+    let calls = Calls::default();
+    let floods_stderr = format!("exec 3>&1 1>&2 2>&3; {FLOODS_STDOUT}");
+    let callbacks = options().on_stdout(calls.other()).on_stderr(calls.flooded());
+    assert_eq!(within(vm.exec(&floods_stderr, callbacks)).await.unwrap().exit_code, 0);
+    calls.were_fair();
+}
+
+#[tokio::test]
+async fn c20_callbacks_of_a_process_that_floods_one_output_see_the_other_too() {
+    let vm = vm().await;
+    let calls = Calls::default();
+    let options = SpawnOptions::new().on_stdout(calls.flooded()).on_stderr(calls.other());
+    let process = vm.spawn("sh", ["-c", FLOODS_STDOUT], options).unwrap();
+    assert_eq!(within(process.wait()).await.unwrap().code, 0);
+    calls.were_fair();
+}
+
+#[tokio::test]
+async fn what_is_in_flight_is_bounded_over_all_processes_and_every_one_still_gets_all_it_wrote() {
+    const PROCESSES: usize = 100;
+    const FULL: usize = (64 << 20) / (3 * (256 << 10));
+    const BYTES: u64 = 1 << 20;
+    let vm = vm().await;
+    let processes: Vec<_> = (0..PROCESSES)
+        .map(|_| {
+            let process = writer(&vm, BYTES);
+            let reader = process.output_from(OutputStream::Stdout, OutputFrom::Start, Overflow::Wait);
+            (process, reader)
+        })
+        .collect();
+    // Held up by the window, whatever it is: what has arrived is all of it.
+    let arrived = |process: &Process| process.read_output(OutputStream::Stdout, 0, 0).received;
+    for (at, (process, _)) in processes.iter().enumerate() {
+        let window = if at < FULL { 256 << 10 } else { 16 << 10 };
+        until("the window is full", DEADLINE, || async { arrived(process) >= window }).await;
+        assert_eq!(arrived(process), window, "process {at}");
+    }
+    for (process, mut reader) in processes {
+        let mut total = 0;
+        while let Some(output) = within(reader.next()).await {
+            let Output::Data(bytes) = output.unwrap() else { panic!("a gap") };
+            total += bytes.len() as u64;
+        }
+        assert_eq!(total, BYTES);
+        assert_eq!(within(process.wait()).await.unwrap().code, 0);
+    }
+    let next = writer(&vm, BYTES);
+    let mut reader = next.output_from(OutputStream::Stdout, OutputFrom::Start, Overflow::Wait);
+    until("windows are full again", DEADLINE, || async { arrived(&next) == 256 << 10 }).await;
+    within(reader.next()).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_vm_that_is_disposed_of_makes_room_for_the_windows_of_another_at_once() {
+    let sidecar = sidecar().await;
+    for _ in 0..5 {
+        let config = AgentOsConfig::new().connection(sidecar.clone());
+        let vm = within(AgentOs::create(config)).await.unwrap();
+        let sleepers: Vec<_> =
+            (0..85).map(|_| vm.spawn("sleep", ["600"], SpawnOptions::new()).unwrap()).collect();
+        let other = within(AgentOs::create(AgentOsConfig::new().connection(sidecar.clone()))).await.unwrap();
+        drop(vm);
+        // Each would be refused while the others' windows count.
+        let echoes: Vec<_> =
+            (0..85).map(|_| other.spawn("true", [""; 0], SpawnOptions::new()).unwrap()).collect();
+        for process in echoes {
+            assert_eq!(within(process.wait()).await.unwrap().code, 0);
+        }
+        drop(sleepers);
     }
 }

@@ -38,18 +38,27 @@ struct Stream {
 #[derive(Debug, Default)]
 pub(super) struct Receiving {
     streams: HashMap<StreamId, Stream>,
+    /// The windows of all of them.
+    windows: u64,
     due: VecDeque<StreamId>,
 }
 
 impl Receiving {
     pub(super) fn open(&mut self, id: StreamId, window: u64) {
+        self.windows += window;
         let stream = Stream { received: 0, consumed: 0, limit: window, window, due: false };
         self.streams.insert(id, stream);
     }
 
+    pub(super) fn windows(&self) -> u64 {
+        self.windows
+    }
+
     /// Whether the stream was open.
     pub(super) fn close(&mut self, id: StreamId) -> bool {
-        self.streams.remove(&id).is_some()
+        let closed = self.streams.remove(&id);
+        self.windows -= closed.as_ref().map_or(0, |stream| stream.window);
+        closed.is_some()
     }
 
     /// The new part of a frame; `None` for a stream that is closed, or for an empty frame that means nothing.
@@ -74,7 +83,7 @@ impl Receiving {
         let at = stream.received;
         stream.received += payload.len() as u64;
         if fin {
-            self.streams.remove(&id);
+            self.close(id);
         } else {
             self.grant(id);
         }

@@ -22,6 +22,7 @@ pub struct Turn {
 #[derive(Debug)]
 struct Stream {
     lane: VmId,
+    window: u64,
     offset: u64,
     limit: u64,
     ready: bool,
@@ -31,13 +32,21 @@ struct Stream {
 #[derive(Debug, Default)]
 pub(super) struct Sending {
     streams: HashMap<StreamId, Stream>,
+    /// The windows of all of them.
+    windows: u64,
     /// Lanes that have a stream in the round, in turn order; each holds its streams in turn order.
     round: VecDeque<(VmId, VecDeque<StreamId>)>,
 }
 
 impl Sending {
-    pub(super) fn open(&mut self, id: StreamId, lane: VmId, limit: u64) {
-        self.streams.insert(id, Stream { lane, offset: 0, limit, ready: false, queued: false });
+    pub(super) fn open(&mut self, id: StreamId, lane: VmId, window: u64) {
+        self.windows += window;
+        let stream = Stream { lane, window, offset: 0, limit: window, ready: false, queued: false };
+        self.streams.insert(id, stream);
+    }
+
+    pub(super) fn windows(&self) -> u64 {
+        self.windows
     }
 
     pub(super) fn ready(&mut self, id: StreamId) {
@@ -66,7 +75,9 @@ impl Sending {
 
     /// Whether the stream was open.
     pub(super) fn close(&mut self, id: StreamId) -> bool {
-        self.streams.remove(&id).is_some()
+        let closed = self.streams.remove(&id);
+        self.windows -= closed.as_ref().map_or(0, |stream| stream.window);
+        closed.is_some()
     }
 
     /// The next turn, of at most `chunk` bytes.
@@ -97,7 +108,7 @@ impl Sending {
         stream.offset += len;
         debug_assert!(stream.offset <= stream.limit, "a frame never exceeds its turn");
         if fin {
-            self.streams.remove(&id);
+            self.close(id);
         } else {
             stream.ready = more;
             self.enqueue(id);

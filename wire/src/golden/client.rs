@@ -137,6 +137,7 @@ fn execute() -> Execute {
             stdout: Some(StreamId(2)),
             stderr: Some(StreamId(3)),
         },
+        window_bytes: Some(65_536),
         drain: Some(Drain { quiet_ms: 50, max_ms: 1000 }),
         timeout_ms: Some(30_000),
         cpu_time_limit_ms: Some(10_000),

@@ -22,12 +22,12 @@ fn ends() -> [Connection; 3] {
     sidecar.respond(id, &welcome);
     let stdin = client.next_stream();
     let stdout = client.next_stream();
-    client.open_send(stdin, VmId::random());
-    client.open_receive(stdout);
+    client.open_send(stdin, VmId::random(), None);
+    client.open_receive(stdout, None);
     sidecar.open_stream(stdin).unwrap();
     sidecar.open_stream(stdout).unwrap();
-    sidecar.open_receive(stdin);
-    sidecar.open_send(stdout, VmId::random());
+    sidecar.open_receive(stdin, None);
+    sidecar.open_send(stdout, VmId::random(), None);
     [client, sidecar, Connection::server(Limits::default())]
 }
 

@@ -78,8 +78,9 @@ impl SpawnOptions {
         self
     }
 
-    /// Relays the process's standard output to this descriptor; a writer that waits makes the process wait. Should
-    /// writing fail, that is reported through `tracing`, and the rest of the output goes nowhere.
+    /// Relays the process's standard output to this descriptor; a descriptor that takes nothing makes the
+    /// process wait, as far as it writes there. Should writing fail, that is reported through `tracing`, and the rest of
+    /// the output goes nowhere.
     #[must_use]
     #[doc(alias = "stdoutFd")]
     pub fn stdout_fd(mut self, descriptor: OwnedFd) -> Self {

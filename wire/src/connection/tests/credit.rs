@@ -4,7 +4,11 @@ use super::{
     End, Message, Pair,
     pair::{data, forged},
 };
-use crate::message::{Envelope, decode, encode_credit};
+use crate::{
+    error::Code,
+    message::{Envelope, decode, encode_credit},
+    session::Limits,
+};
 
 const WINDOW: u64 = 1600;
 
@@ -171,6 +175,68 @@ fn a_grant_counts_from_when_it_was_sent() {
     pair.send_control(End::Server);
     pair.to_server.push_back(forged(stream, 1600, &[7; 1600], false));
     assert_eq!(pair.deliver_all(End::Server), [data(stream, 1600, &[7; 1600], false)]);
+}
+
+/// Room for two windows.
+fn narrow() -> Limits {
+    Limits {
+        window_bytes: WINDOW,
+        min_window_bytes: 100,
+        max_in_flight_bytes: 2 * WINDOW,
+        ..Limits::default()
+    }
+}
+
+#[test]
+fn streams_beyond_what_may_be_in_flight_get_the_least_window_and_full_ones_again_once_others_have_ended() {
+    for sender in [End::Client, End::Server] {
+        let mut pair = Pair::with(narrow());
+        assert_eq!((pair.client.choose_window(2), pair.client.choose_window(3)), (None, Some(100)));
+        let first = pair.open(sender);
+        assert_eq!(pair.client.choose_window(1), None);
+        let second = pair.open(sender);
+        assert_eq!(pair.client.choose_window(1), Some(100));
+
+        let third = pair.open_with(sender, Some(100));
+        assert_eq!(pair.write(sender, third, &[7; 2000]), 100);
+        pair.deliver_all(sender.peer());
+        pair.end(sender.peer()).consumed(third, 100);
+        pair.exchange();
+        assert_eq!(pair.write(sender, third, &[7; 2000]), 100);
+
+        // Two of them end, each in its own way; the small one still counts.
+        pair.finish(sender, first);
+        pair.deliver_all(sender.peer());
+        assert_eq!(
+            (pair.client.choose_window(1), pair.server.check_window(None, 1).is_ok()),
+            (Some(100), false)
+        );
+        pair.end(sender.peer()).stop(second, &Code::CANCELLED);
+        pair.exchange();
+        assert_eq!((pair.client.choose_window(1), pair.server.check_window(None, 1)), (None, Ok(())));
+        pair.end(sender).reset(third, &Code::EIO, "gone");
+        pair.exchange();
+        assert_eq!((pair.client.choose_window(2), pair.server.check_window(None, 2)), (None, Ok(())));
+    }
+}
+
+#[test]
+fn a_window_is_from_the_least_to_the_sessions_own_and_a_full_one_needs_room() {
+    let mut pair = Pair::with(narrow());
+    for wrong in [0, 99, WINDOW + 1, u64::MAX] {
+        let rejection = pair.server.check_window(Some(wrong), 1).unwrap_err();
+        assert_eq!(rejection.code, Code::INVALID_ARGUMENT);
+        assert_eq!(rejection.details.field.as_deref(), Some("window_bytes"));
+    }
+    for (window, streams) in [(None, 2), (Some(WINDOW), 2), (Some(1000), 3), (Some(100), 100)] {
+        assert_eq!(pair.server.check_window(window, streams), Ok(()), "{window:?} {streams}");
+    }
+    pair.open(End::Client);
+    let rejection = pair.server.check_window(None, 2).unwrap_err();
+    assert_eq!(rejection.code, Code::RESOURCE_EXHAUSTED);
+    let details = rejection.details;
+    assert_eq!(details.limit_name.as_deref(), Some("max_in_flight_bytes"));
+    assert_eq!((details.limit, details.observed), (Some(2 * WINDOW), Some(3 * WINDOW)));
 }
 
 #[test]

@@ -125,10 +125,19 @@ impl Pair {
     }
 
     pub(super) fn open_in(&mut self, sender: End, lane: VmId) -> StreamId {
+        self.open_as(sender, lane, None)
+    }
+
+    /// The same with a window of its own.
+    pub(super) fn open_with(&mut self, sender: End, window: Option<u64>) -> StreamId {
+        self.open_as(sender, lane(0), window)
+    }
+
+    fn open_as(&mut self, sender: End, lane: VmId, window: Option<u64>) -> StreamId {
         let stream = self.client.next_stream();
         self.server.open_stream(stream).unwrap();
-        self.end(sender).open_send(stream, lane);
-        self.end(sender.peer()).open_receive(stream);
+        self.end(sender).open_send(stream, lane, window);
+        self.end(sender.peer()).open_receive(stream, window);
         stream
     }
 

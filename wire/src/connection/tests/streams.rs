@@ -162,7 +162,7 @@ fn late_data_of_a_rejected_request_is_discarded_though_its_streams_were_never_op
     let mut pair = Pair::new();
     // The client sends standard input right behind `execute`, before the rejection can have reached it.
     let stdin = pair.client.next_stream();
-    pair.client.open_send(stdin, super::pair::lane(0));
+    pair.client.open_send(stdin, super::pair::lane(0), None);
     let id = pair.client.request(Scope::SESSION, &list_vms()).unwrap();
     pair.send_control(End::Client);
     pair.write(End::Client, stdin, b"for nobody");
@@ -183,7 +183,7 @@ fn late_data_of_a_rejected_request_is_discarded_though_its_streams_were_never_op
 fn a_closed_stream_is_forgotten_in_both_directions() {
     let mut pair = Pair::new();
     let stream = pair.open(End::Client);
-    pair.server.open_send(stream, super::pair::lane(0));
+    pair.server.open_send(stream, super::pair::lane(0), None);
     assert!(pair.server.close_stream(stream));
     assert!(!pair.server.close_stream(stream));
     pair.write(End::Client, stream, b"late");

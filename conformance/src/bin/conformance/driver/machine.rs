@@ -20,7 +20,7 @@ use tokio::{
     task::{JoinSet, yield_now},
 };
 
-use crate::watched::Watched;
+use super::watched::Watched;
 
 /// Everything the steps refer to.
 #[derive(Default)]

@@ -1,10 +1,10 @@
-//! `agentvm-sidecar`, built together with the runner so that it is never an older one, and ended with it.
+//! `agentvm-sidecar`, ended with the runner.
 
 use std::process::ExitCode;
 
 use rustix::process::{Signal, set_parent_process_death_signal};
 
-fn main() -> ExitCode {
+pub(crate) fn run() -> ExitCode {
     if let Err(error) = set_parent_process_death_signal(Some(Signal::TERM)) {
         eprintln!("this sidecar would outlive its runner: {error}");
         return ExitCode::FAILURE;

@@ -1,4 +1,8 @@
-//! The runner: scenarios × targets, one table, exit code 0 only if every cell is good.
+//! The runner: scenarios × targets, one table, exit code 0 only if every cell is good. Under other names it is the
+//! driver over our own SDK, and the sidecar that clients of the protocol connect to.
+
+mod driver;
+mod sidecar;
 
 use std::{fs, path::PathBuf, process::ExitCode};
 
@@ -7,6 +11,7 @@ use agentvm_conformance::{
     install,
     junit::Junit,
     parity::Parity,
+    role::Role,
     run::{Outcome, Plan},
     scenario::{self, Scenario},
     table::Table,
@@ -45,6 +50,18 @@ struct Arguments {
 }
 
 fn main() -> Result<ExitCode> {
+    match Role::own() {
+        Role::Driver => driver::run().map(|()| ExitCode::SUCCESS),
+        Role::Sidecar => Ok(sidecar::run()),
+        // The driver's SDK launches this very program, too.
+        Role::Runner => {
+            agentvm_sidecar::run_if_requested();
+            run()
+        }
+    }
+}
+
+fn run() -> Result<ExitCode> {
     let arguments = Arguments::parse();
     let all = scenario::all(&arguments.folder.join("scenarios"))?;
     let divergences = Divergences::load(&arguments.folder)?;

@@ -22,8 +22,7 @@ struct Order {
     action: Action,
 }
 
-fn main() -> Result<()> {
-    agentvm_sidecar::run_if_requested();
+pub(crate) fn run() -> Result<()> {
     let (sender, orders) = mpsc::unbounded_channel();
     thread::spawn(move || read_orders(&sender));
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(perform(orders))
