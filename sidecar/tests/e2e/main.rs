@@ -4,6 +4,7 @@
 
 mod callers;
 mod capture;
+mod crowd;
 mod doctor;
 mod examples;
 mod exec;
