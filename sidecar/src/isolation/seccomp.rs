@@ -67,11 +67,12 @@ impl Programs {
         install_filter(&Self::compile_for_host(Arch::HERE)).at(Step::Seccomp)
     }
 
-    /// What an outer filter may look like, Docker's for example: no mounts, for this thread and whatever it starts.
+    /// An outer filter, as container runtimes have one: refuses these calls, for this thread and whatever it starts.
     #[cfg(test)]
-    pub(crate) fn refuse_mounts() {
+    pub(crate) fn refuse(numbers: impl IntoIterator<Item = u32>, errno: rustix::io::Errno) {
         rustix::thread::set_no_new_privs(true).expect("it is always allowed");
-        install_filter(&program::compile(&rules::about_mounts(), Arch::HERE)).expect("it is a valid program");
+        let program = program::compile(&rules::about(numbers, errno), Arch::HERE);
+        install_filter(&program).expect("it is a valid program");
     }
 
     /// Installs the right one, for this process and everything it starts.

@@ -41,6 +41,23 @@ fn a_host_that_can_have_sandboxes_is_told_so() {
     assert_eq!(level(&diagnosis, "none")["report"]["no_new_privs"], false);
 }
 
+/// As root of a pod or a container has: no ids but its own few.
+#[test]
+fn root_of_a_user_namespace_has_sandboxes_as_an_ordinary_user_has() {
+    let output = Command::new("unshare")
+        .args(["--user", "--map-root-user"])
+        .arg(program("agentvm-sidecar"))
+        .args(["doctor", "--json"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output));
+    let diagnosis: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let map = &level(&diagnosis, "sandbox")["report"]["uid_map"][0];
+    assert_eq!((&map["inside"], &map["outside"], &map["count"]), (&1000.into(), &0.into(), &1.into()));
+    let confined = level(&diagnosis, "confined");
+    assert_eq!(confined["failure"]["step"], "uid_range", "guests are never root: {confined}");
+}
+
 #[test]
 fn people_get_text_with_colours_on_a_terminal_only() {
     let plain = doctor(&[]).output().unwrap();
@@ -131,6 +148,12 @@ async fn a_host_that_lacks_something_is_told_what_to_change_and_nothing_is_left(
         );
         assert!(sandbox["remedies"][0].as_str().unwrap().contains(host.remedy), "{}: {sandbox}", host.lacks);
         assert!(level(&diagnosis, "none")["report"].is_object(), "{}: the weakest can be had", host.lacks);
+        let row = |line: &&str| {
+            line.contains(&format!("`{}`", host.step)) && line.contains(&format!("`{}`", host.errno))
+        };
+        let told =
+            include_str!("../../../docs/INSTALL.md").lines().any(|line| line.starts_with('|') && row(&line));
+        assert!(told, "{}: docs/INSTALL.md tells of it", host.lacks);
         until("every process is gone", DEADLINE, || async {
             tree(own).into_iter().all(|pid| pid == own || !is_alive(pid))
         })

@@ -9,6 +9,7 @@ mod doctor;
 mod examples;
 mod exec;
 mod inspect;
+mod install;
 mod isolation;
 mod killed;
 mod levels;
