@@ -46,3 +46,21 @@ fn the_pod_is_what_the_page_says_of_it() {
         assert!(PAGE.contains(said), "{said}");
     }
 }
+
+#[test]
+fn every_proof_that_the_security_page_names_is_a_test() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let page = include_str!("../../../SECURITY.md");
+    let links = page.split('[').filter_map(|link| link.split_once("](")).filter_map(|(name, rest)| {
+        let (path, _) = rest.split_once(')')?;
+        path.ends_with(".rs").then_some((name, path))
+    });
+    let mut proofs = 0;
+    for (name, path) in links.filter(|(name, _)| !name.ends_with(".rs")) {
+        let source =
+            std::fs::read_to_string(root.join(path)).unwrap_or_else(|error| panic!("{path}: {error}"));
+        assert!(source.contains(&format!("fn {name}()")), "{path} has no test {name}");
+        proofs += 1;
+    }
+    assert!(proofs > 20, "{proofs}");
+}
