@@ -18,8 +18,8 @@ impl AgentOs {
         self.process(pid).map(|process| process.stop())
     }
 
-    /// Sends SIGKILL to the process and all its descendants, whatever they did with sessions, groups and parents. A
-    /// no-op on one that has ended; before the start it is delivered after it. Sync: needs no runtime.
+    /// Sends SIGKILL to the process and all its descendants, whatever they did with sessions, groups and parents. The
+    /// process itself ends last: once its exit is known, nothing of the tree is left. A no-op on one that has ended; before the start it is delivered after it. Sync: needs no runtime.
     ///
     /// # Errors
     /// [`ClientError::ProcessNotFound`].
