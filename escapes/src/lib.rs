@@ -8,6 +8,8 @@ pub mod expected;
 mod facts;
 mod judge;
 mod run;
+mod scene;
 
 pub use judge::{Judged, Verdict};
-pub use run::{ATTACKER, Guest, enforces, let_in, run};
+pub use run::{Guest, enforces, run};
+pub use scene::Scene;

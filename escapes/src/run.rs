@@ -85,13 +85,10 @@ pub fn enforces(vm: &AgentOs, limit: &str) -> bool {
 }
 
 /// Where the attacker lies in a VM once it is let in.
-pub const ATTACKER: &str = "/workspace/attacker";
+pub(crate) const ATTACKER: &str = "/workspace/attacker";
 
 /// Copies the attacker into a VM.
-///
-/// # Errors
-/// There is no such program, or the VM does not take it.
-pub async fn let_in(vm: &AgentOs, attacker: &Path) -> Result<()> {
+pub(crate) async fn let_in(vm: &AgentOs, attacker: &Path) -> Result<()> {
     let program = std::fs::read(attacker)?;
     let receive = format!("cat > {ATTACKER} && chmod +x {ATTACKER}");
     let receiving = vm.spawn("/bin/sh", ["-c", &receive], SpawnOptions::new()).context("no shell")?;

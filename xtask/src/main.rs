@@ -18,9 +18,10 @@ cargo xtask test [--only STEP]... [-- LIBTEST ARGUMENTS]
 cargo xtask escapes
     Tries what hostile guests try, and prints attempt, expected, got and positive control.
 cargo xtask bench [-- ARGUMENTS]
-    The benches of the sidecar, in the release profile.
+    The benches of the sidecar, and an exec beside each storm (`storms`), in the release profile.
 cargo xtask soak
-    Memory and speed over 100 000 execs, and what is left of 500 creations under random kills; in the release profile.";
+    Memory and speed over 100 000 execs and with 1000 VMs, and what is left of these and of 500 creations under random
+    kills; in the release profile.";
 
 fn main() -> ExitCode {
     let words: Vec<String> = env::args().skip(1).collect();

@@ -11,13 +11,15 @@ use crate::child;
 const LIMIT: Duration = Duration::from_secs(4 * 60 * 60);
 const EXECS: &str = "100000";
 const CREATIONS: &str = "500";
+const VMS: &str = "1000";
 
 pub(crate) fn run() -> Result<ExitCode> {
     let mut soak = cargo()?;
     soak.args(["test", "--release", "-p", "agentvm-sidecar", "--test", "e2e", "--"])
-        .args(["soak::", "killed::", "--nocapture"])
+        .args(["soak::", "killed::", "crowd::", "--nocapture", "--test-threads=1"])
         .env("AGENTVM_SOAK_EXECS", EXECS)
-        .env("AGENTVM_SOAK_CREATIONS", CREATIONS);
+        .env("AGENTVM_SOAK_CREATIONS", CREATIONS)
+        .env("AGENTVM_SOAK_VMS", VMS);
     child::succeed(&mut soak, LIMIT)?;
     Ok(ExitCode::SUCCESS)
 }

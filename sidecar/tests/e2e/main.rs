@@ -4,6 +4,7 @@
 
 mod callers;
 mod capture;
+mod crowd;
 mod examples;
 mod exec;
 mod inspect;

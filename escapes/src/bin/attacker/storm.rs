@@ -26,7 +26,7 @@ const MESSAGES: usize = 64;
 type Storm = fn() -> io::Result<()>;
 
 /// Name and what it does.
-const ALL: [(&str, Storm); 11] = [
+const ALL: [(&str, Storm); 12] = [
     ("argv", long_arguments),
     ("cpu", spin),
     ("descriptors", open_everything),
@@ -38,6 +38,7 @@ const ALL: [(&str, Storm); 11] = [
     ("memory", take_memory),
     ("output", write_without_end),
     ("stop", stop_everybody),
+    ("threads", start_threads_without_end),
 ];
 
 pub(crate) fn rage(name: &str) -> io::Result<()> {
@@ -66,6 +67,16 @@ fn fork_without_end() -> io::Result<()> {
             raging()?;
             told = true;
         }
+    }
+}
+
+/// Threads that end at once make room for the next; those that were there when it was full stay.
+fn start_threads_without_end() -> io::Result<()> {
+    let start = |work: fn()| thread::Builder::new().stack_size(64 << 10).spawn(work);
+    while start(|| wait_to_be_killed()).is_ok() {}
+    raging()?;
+    loop {
+        let _ = start(|| ());
     }
 }
 
