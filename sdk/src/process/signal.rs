@@ -19,7 +19,8 @@ impl AgentOs {
     }
 
     /// Sends SIGKILL to the process and all its descendants, whatever they did with sessions, groups and parents. The
-    /// process itself ends last: once its exit is known, nothing of the tree is left. A no-op on one that has ended; before the start it is delivered after it. Sync: needs no runtime.
+    /// process itself ends last: once its exit is known, nothing of the tree is left. A no-op on one that has ended;
+    /// before the start it is delivered after it. Sync: needs no runtime.
     ///
     /// # Errors
     /// [`ClientError::ProcessNotFound`].
