@@ -36,7 +36,7 @@ mod terms;
 mod tree;
 mod usage;
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
 
 pub use client::{Commands, Event, Events, MemoryLimit, Page, ReadError, StartSpec, Stdio};
 pub(crate) use helper::MAX_HELPERS;
@@ -109,8 +109,8 @@ pub(crate) fn run_on_host(
 /// Says how it went, and serves until the sidecar has gone.
 fn serve(socket: &OwnedFd, booted: Result<(Facts, Terms<'_>), Fault>, proof: SingleThreaded) -> i32 {
     match booted {
-        Ok((facts, terms)) => match packet::send(socket, &packet::encode(&Boot::Ready(facts)), &[]) {
-            Ok(()) => server::serve(socket, &terms, proof),
+        Ok((facts, terms)) => match say_ready(socket, facts) {
+            Ok(handed) => server::serve(socket, &handed, &terms, proof),
             Err(_) => 1,
         },
         Err(fault) => {
@@ -119,4 +119,11 @@ fn serve(socket: &OwnedFd, booted: Result<(Facts, Terms<'_>), Fault>, proof: Sin
             1
         }
     }
+}
+
+/// With one end of the socket for what is handed to the spare; returns the other.
+fn say_ready(socket: &OwnedFd, facts: Facts) -> rustix::io::Result<OwnedFd> {
+    let (sidecars, ours) = packet::pair()?;
+    packet::send(socket, &packet::encode(&Boot::Ready(facts)), &[sidecars.as_fd()])?;
+    Ok(ours)
 }

@@ -178,6 +178,7 @@ impl Process {
             }
             None => (exit.exit_code.map_or(0, i32::from), None, ExitCause::Exited),
         };
+        self.outputs.iter().for_each(|source| source.process_ended());
         ProcessExited {
             process: self.id,
             exit_code,
@@ -263,9 +264,10 @@ impl Outputs {
 
     /// Whether a descendant still holds an output that goes to the client.
     pub(crate) fn any_open(&self) -> bool {
-        [&self.stdout, &self.stderr]
-            .into_iter()
-            .flatten()
-            .any(|source| !source.is_discarded() && source.is_open())
+        self.iter().any(|source| !source.is_discarded() && source.is_open())
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &Arc<Source>> {
+        [&self.stdout, &self.stderr].into_iter().flatten()
     }
 }

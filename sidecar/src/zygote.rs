@@ -260,12 +260,15 @@ impl Zygote {
             _ => Born::supervised(&plan, &entry)?,
         };
         drop(entry);
-        let facts = match receive(&socket).await? {
+        let (facts, descriptors) = match receive(&socket).await? {
             Packet { message: Boot::Failed(fault), .. } => return Err(fault),
-            Packet { message: Boot::Ready(facts), .. } => facts,
+            Packet { message: Boot::Ready(facts), descriptors } => (facts, descriptors),
         };
+        let [spares] = <[OwnedFd; 1]>::try_from(descriptors)
+            .map_err(|_| Fault::about(Step::Zygote, Errno::BADMSG, "socket of the spare"))?;
         let report = report::compose(&plan, config, &facts, pid, &group)?;
-        let connection = Connection::new(socket, pidfd, ending, Lease::new(range, group)).at(Step::Zygote)?;
+        let connection =
+            Connection::new(socket, spares, pidfd, ending, Lease::new(range, group)).at(Step::Zygote)?;
         let (commands, events) = client::split(connection);
         Ok(Booted {
             commands,

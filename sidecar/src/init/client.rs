@@ -19,7 +19,6 @@ pub(in crate::init) use spec::now_ns;
 pub use spec::{MemoryLimit, StartSpec, Stdio};
 
 use crate::isolation::cgroup::Group;
-use crate::packet::Packet;
 
 use super::messages::{Exit, Reply, Request, StartStep};
 
@@ -160,7 +159,7 @@ impl Events {
         }));
         loop {
             match self.connection.receive() {
-                Ok(Some(packet)) => self.ready.extend(self.translate(packet)),
+                Ok(Some(reply)) => self.ready.extend(self.translate(&reply)),
                 // An init that does not speak our language is ended; its end is the event.
                 Err(Errno::BADMSG | Errno::MSGSIZE) => return self.connection.kill(),
                 Ok(None) | Err(_) => return,
@@ -168,11 +167,11 @@ impl Events {
         }
     }
 
-    fn translate(&self, Packet { message, descriptors }: Packet<Reply>) -> Option<Event> {
-        if let Reply::Started { .. } | Reply::StartFailed { .. } | Reply::Signaled { .. } = message {
+    fn translate(&self, reply: &Reply) -> Option<Event> {
+        if let Reply::Started { .. } | Reply::StartFailed { .. } | Reply::Signaled { .. } = reply {
             self.connection.answered();
         }
-        Some(match message {
+        Some(match *reply {
             Reply::Started { process, pid, started_at_ms } => Event::Started { process, pid, started_at_ms },
             Reply::StartFailed { process, step, errno } => Event::StartFailed { process, step, errno },
             Reply::CpuLimit { process } => Event::CpuLimit { process },
@@ -180,14 +179,6 @@ impl Events {
             Reply::Signaled { token, delivered } => Event::Signaled { token, delivered },
             Reply::Read { token, outcome } => {
                 self.connection.finish_reading(token, outcome);
-                return None;
-            }
-            Reply::Spare { spare } => {
-                self.connection.keep_spare(spare, descriptors.into_iter().next()?);
-                return None;
-            }
-            Reply::NoSpare { spare } => {
-                self.connection.drop_spare(spare);
                 return None;
             }
         })

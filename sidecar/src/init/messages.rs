@@ -13,7 +13,8 @@ use crate::packet;
 /// The first message of init.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Boot {
-    /// The VM stands; this is what it looks like from inside.
+    /// The VM stands; this is what it looks like from inside. Descriptor: the socket from which a spare takes its
+    /// [`Start`].
     Ready(Facts),
     /// It does not, and init is about to exit.
     Failed(Fault),
@@ -29,8 +30,8 @@ pub(crate) enum Request {
         process: ProcessId,
         /// What it shall be.
         start: Start,
-        /// The spare that was sent `start` and the descriptors already, and is it if it lived to receive them.
-        spare: Option<u32>,
+        /// `start` and the descriptors were sent to the spare, too, which is it if it lived to receive them.
+        handed: bool,
     },
     /// Signal a process that was started.
     Signal {
@@ -169,16 +170,6 @@ pub(crate) enum Reply {
     CpuLimit {
         /// Which.
         process: ProcessId,
-    },
-    /// There is a spare, for one [`Start`]. Descriptor: the socket to send that to.
-    Spare {
-        /// Its number, rising.
-        spare: u32,
-    },
-    /// There is not any more, and nothing was sent to it.
-    NoSpare {
-        /// Its number.
-        spare: u32,
     },
     /// It ended.
     Exited {

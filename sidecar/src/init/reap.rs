@@ -28,7 +28,7 @@ impl Server<'_> {
     fn take(&mut self, Change { pid, kind }: Change) -> Result<(), Gone> {
         self.helper_changed(pid, kind)?;
         let mut ended = |exit| {
-            self.spare_ended(pid, exit)?;
+            self.spare_ended(pid, exit);
             self.ended(pid, exit)
         };
         match kind {
@@ -106,6 +106,9 @@ impl Server<'_> {
         drop(socket);
         if let Ok(go) = outcome {
             process.started_at_ms = go.started_at_ms;
+        }
+        if self.handing == Some(pid) {
+            self.take_back();
         }
         // Nobody wants a VM that is about to end to start anything anew, or what is late.
         let again = again.filter(|_| !self.terminating && !expired);

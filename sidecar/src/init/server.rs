@@ -1,7 +1,7 @@
 //! Init's event loop: requests in, children reaped, replies out; nothing in it waits for anything else.
 
 use std::collections::VecDeque;
-use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use agentvm_wire::id::ProcessId;
@@ -46,7 +46,10 @@ pub(super) struct Server<'a> {
     pub(super) terminating: bool,
     pub(super) helpers: Helpers,
     pub(super) spare: Option<Spare>,
-    pub(super) last_spare: u32,
+    /// Where the sidecar hands starts to it.
+    pub(super) handed: &'a OwnedFd,
+    /// Who was handed a start, which may still lie there should that die.
+    pub(super) handing: Option<Pid>,
     /// A start has been served, and others may follow it.
     pub(super) spare_is_due: bool,
     /// Milliseconds since the epoch.
@@ -56,7 +59,7 @@ pub(super) struct Server<'a> {
     children: OwnedFd,
     /// Replies the socket has no room for. Sidecar reads; bounded by `MAX_WAITING_REPLIES` and the number of
     /// processes; when it is full, requests are not read.
-    waiting: VecDeque<(Vec<u8>, Option<OwnedFd>)>,
+    waiting: VecDeque<Vec<u8>>,
     interest: EventFlags,
     buffer: Vec<u8>,
 }
@@ -65,8 +68,8 @@ pub(super) struct Server<'a> {
 pub(super) struct Gone;
 
 /// Serves until the sidecar closes the socket; returns the exit status.
-pub(super) fn serve(socket: &OwnedFd, terms: &Terms<'_>, proof: SingleThreaded) -> i32 {
-    match Server::new(socket, terms, proof) {
+pub(super) fn serve(socket: &OwnedFd, handed: &OwnedFd, terms: &Terms<'_>, proof: SingleThreaded) -> i32 {
+    match Server::new(socket, handed, terms, proof) {
         Ok(mut server) => loop {
             if let Err(Gone) = server.turn() {
                 return 0;
@@ -77,7 +80,12 @@ pub(super) fn serve(socket: &OwnedFd, terms: &Terms<'_>, proof: SingleThreaded) 
 }
 
 impl<'a> Server<'a> {
-    fn new(socket: &'a OwnedFd, terms: &'a Terms<'a>, proof: SingleThreaded) -> rustix::io::Result<Self> {
+    fn new(
+        socket: &'a OwnedFd,
+        handed: &'a OwnedFd,
+        terms: &'a Terms<'a>,
+        proof: SingleThreaded,
+    ) -> rustix::io::Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         let children = signals::child_changes()?;
         let interest = EventFlags::IN;
@@ -93,7 +101,8 @@ impl<'a> Server<'a> {
             terminating: false,
             helpers: Helpers::new(),
             spare: None,
-            last_spare: 0,
+            handed,
+            handing: None,
             spare_is_due: false,
             machine_start_ms: 0,
             socket,
@@ -130,7 +139,8 @@ impl<'a> Server<'a> {
         if self.terminating && self.waiting.is_empty() && self.members.are_gone() {
             return Err(Gone);
         }
-        self.make_spare_if_due()
+        self.make_spare_if_due();
+        Ok(())
     }
 
     fn talk(&mut self, flags: EventFlags) -> Result<(), Gone> {
@@ -153,16 +163,16 @@ impl<'a> Server<'a> {
 
     fn handle(&mut self, request: Request, descriptors: Vec<OwnedFd>) -> Result<(), Gone> {
         match request {
-            Request::Start { process, start, spare } => {
+            Request::Start { process, start, handed } => {
                 if self.table.by_id(process).is_some() {
-                    self.refuse(spare);
+                    self.refuse(handed);
                     return self.reply(&Reply::StartFailed {
                         process,
                         step: super::StartStep::Request,
                         errno: libc::EEXIST,
                     });
                 }
-                self.start(process, Packet { message: start, descriptors }, spare)
+                self.start(process, Packet { message: start, descriptors }, handed)
             }
             Request::Signal { token, process, signal, target } => self.signal(token, process, signal, target),
             Request::Expire { process } => self.expire(process),
@@ -203,11 +213,7 @@ impl<'a> Server<'a> {
 
     /// Sends a reply, or keeps it until the socket has room.
     pub(super) fn reply(&mut self, reply: &Reply) -> Result<(), Gone> {
-        self.reply_with(reply, None)
-    }
-
-    pub(super) fn reply_with(&mut self, reply: &Reply, descriptor: Option<OwnedFd>) -> Result<(), Gone> {
-        self.waiting.push_back((packet::encode(reply), descriptor));
+        self.waiting.push_back(packet::encode(reply));
         if self.waiting.len() == 1 {
             self.send_waiting()?;
         }
@@ -215,11 +221,10 @@ impl<'a> Server<'a> {
     }
 
     fn send_waiting(&mut self) -> Result<(), Gone> {
-        while let Some((bytes, descriptor)) = self.waiting.front() {
-            let descriptors: Vec<BorrowedFd<'_>> = descriptor.iter().map(OwnedFd::as_fd).collect();
-            match packet::send(self.socket, bytes, &descriptors) {
+        while let Some(bytes) = self.waiting.front() {
+            match packet::send(self.socket, bytes, &[]) {
                 Ok(()) => drop(self.waiting.pop_front()),
-                Err(Errno::AGAIN | Errno::NOBUFS | Errno::NOMEM | Errno::TOOMANYREFS) => break,
+                Err(Errno::AGAIN | Errno::NOBUFS | Errno::NOMEM) => break,
                 Err(_) => return Err(Gone),
             }
         }

@@ -11,11 +11,14 @@
 //! init continues it, as everything that runs our code; or kill it, then init forks another one for the start that it
 //! was handed.
 //!
-//! Init hears from the spare and from the sidecar in any order: the process may have ended before its name is known.
+//! The sidecar hands over one start at a time, and only where nothing else is unanswered, whether there is a spare or
+//! not: what nobody has taken is taken back. Init hears from the spare and from the sidecar in any order: the process may
+//! have ended before its name is known.
 
 use std::time::Instant;
 
 use agentvm_wire::id::ProcessId;
+use rustix::net::RecvFlags;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::messages::{Exit, Reply, Start};
@@ -27,7 +30,6 @@ use crate::packet::{self, Packet};
 /// A child without a name.
 #[derive(Debug)]
 pub(super) struct Spare {
-    number: u32,
     child: Child,
     /// That of its tree, which it may have by now.
     mark: Option<Mark>,
@@ -36,22 +38,28 @@ pub(super) struct Spare {
 }
 
 impl Server<'_> {
-    /// Starts a process: in the spare that was handed it, or in a fresh child.
-    pub(super) fn start(
-        &mut self,
-        id: ProcessId,
-        request: Packet<Start>,
-        spare: Option<u32>,
-    ) -> Result<(), Gone> {
+    /// Starts a process: in the spare, if it was handed over, or in a fresh child.
+    pub(super) fn start(&mut self, id: ProcessId, request: Packet<Start>, handed: bool) -> Result<(), Gone> {
         let deadline = Instant::now() + DEADLINE;
-        let Some(spare) = self.take_spare(spare) else { return self.start_fresh(id, &request, deadline) };
+        let Some(spare) = self.spare.take_if(|_| handed) else {
+            if handed {
+                self.take_back();
+            }
+            return self.start_fresh(id, &request, deadline);
+        };
         let pid = spare.child.pid;
+        self.handing = Some(pid);
         self.watch(id, spare.child, deadline, request.message.cpu_limit_us, Some(request));
         spare.ended.map_or(Ok(()), |exit| self.ended(pid, exit))
     }
 
-    fn take_spare(&mut self, number: Option<u32>) -> Option<Spare> {
-        self.spare.take_if(|spare| Some(spare.number) == number)
+    /// Empties the socket of what was handed over and not taken.
+    pub(super) fn take_back(&mut self) {
+        self.handing = None;
+        let mut buffer = [0; packet::MAX_BYTES];
+        while packet::receive::<Start>(self.handed, &mut buffer, RecvFlags::DONTWAIT)
+            .is_ok_and(|taken| taken.is_some())
+        {}
     }
 
     /// Starts a process in a fresh child.
@@ -70,23 +78,16 @@ impl Server<'_> {
         }
     }
 
-    /// Makes one for the next start, once everything else of a turn is done. Not while a helper reads `/proc`: that
-    /// one would not know it, and list it.
-    pub(super) fn make_spare_if_due(&mut self) -> Result<(), Gone> {
+    /// Makes one for the next start, once everything else of a turn is done. Not while a start is handed over, which two
+    /// would then become; not while a helper reads `/proc`: that one would not know it, and list it.
+    pub(super) fn make_spare_if_due(&mut self) {
         let due = std::mem::take(&mut self.spare_is_due) && !self.terminating;
-        // Without one, the next start forks and says what is wrong.
-        if due
-            && self.spare.is_none()
-            && self.helpers.is_empty()
-            && let Ok((sidecars, spares)) = packet::pair()
-            && let Ok(child) = fork_child(Wanted::From(&spares), self.terms, self.proof)
-        {
-            self.last_spare = self.last_spare.wrapping_add(1);
-            let (number, mark) = (self.last_spare, self.members.mark(child.pid));
-            self.spare = Some(Spare { number, child, mark, ended: None });
-            self.reply_with(&Reply::Spare { spare: number }, Some(sidecars))?;
+        if due && self.spare.is_none() && self.handing.is_none() && self.helpers.is_empty() {
+            // Without one, the next start forks and says what is wrong.
+            let child = fork_child(Wanted::From(self.handed), self.terms, self.proof).ok();
+            let spare = |child: Child| Spare { mark: self.members.mark(child.pid), child, ended: None };
+            self.spare = child.map(spare);
         }
-        Ok(())
     }
 
     pub(super) fn is_spare(&self, pid: Pid) -> bool {
@@ -106,21 +107,23 @@ impl Server<'_> {
     }
 
     /// Takes the end of a child, if it was the spare.
-    pub(super) fn spare_ended(&mut self, pid: Pid, exit: Exit) -> Result<(), Gone> {
-        let Some(mut spare) = self.spare.take_if(|spare| spare.child.pid == pid) else { return Ok(()) };
-        if start::has_spoken(&spare.child.socket) {
+    pub(super) fn spare_ended(&mut self, pid: Pid, exit: Exit) {
+        if let Some(spare) = &mut self.spare
+            && spare.child.pid == pid
+        {
             spare.ended = Some(exit);
-            self.spare = Some(spare);
-            return Ok(());
+            self.spare.take_if(|spare| !start::has_spoken(&spare.child.socket));
         }
-        self.reply(&Reply::NoSpare { spare: spare.number })
     }
 
-    /// Refuses a start that a spare may have been handed.
-    pub(super) fn refuse(&mut self, spare: Option<u32>) {
-        if let Some(Spare { child, ended: None, .. }) = self.take_spare(spare) {
+    /// Refuses a start that may have been handed over.
+    pub(super) fn refuse(&mut self, handed: bool) {
+        if let Some(Spare { child, ended: None, .. }) = self.spare.take_if(|_| handed) {
             // Our unreaped child, so the pid is its own.
             let _ = kill_process(child.pid, Signal::KILL);
+        }
+        if handed {
+            self.take_back();
         }
     }
 }

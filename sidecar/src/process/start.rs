@@ -59,7 +59,7 @@ pub(crate) fn start(
     let pipes = Pipes::make(&execute, defaults.owner).map_err(|error| no_pipes(&error))?;
     let activity = Arc::new(Notify::new());
     let mut pumps: Vec<Work> = Vec::new();
-    let mut source = |ours: Option<(StreamId, AsyncFd<OwnedFd>)>| {
+    let mut source = |ours: Option<(StreamId, OwnedFd)>| {
         ours.map(|(stream, pipe)| {
             let source = Source::new(stream, pipe, activity.clone());
             link.add_source(&source, vm, window);
@@ -105,8 +105,8 @@ struct Pipes {
     stdout: Stdio,
     stderr: Stdio,
     our_stdin: Option<AsyncFd<OwnedFd>>,
-    our_stdout: Option<AsyncFd<OwnedFd>>,
-    our_stderr: Option<AsyncFd<OwnedFd>>,
+    our_stdout: Option<OwnedFd>,
+    our_stderr: Option<OwnedFd>,
 }
 
 impl Pipes {
@@ -123,7 +123,7 @@ impl Pipes {
         Ok(Self { stdin, stdout, stderr, our_stdin, our_stdout, our_stderr })
     }
 
-    fn output(mode: OutputMode, owner: Owner) -> io::Result<(Option<AsyncFd<OwnedFd>>, Stdio)> {
+    fn output(mode: OutputMode, owner: Owner) -> io::Result<(Option<OwnedFd>, Stdio)> {
         Ok(match mode {
             OutputMode::Null => (None, Stdio::Null),
             OutputMode::ToStdout => (None, Stdio::ToStdout),

@@ -14,17 +14,19 @@ use crate::sys;
 pub(crate) type Owner = Option<(u32, u32)>;
 
 /// A pipe the guest writes: our reading end, and the guest's end.
-pub(crate) fn output(owner: Owner) -> io::Result<(AsyncFd<OwnedFd>, OwnedFd)> {
+pub(crate) fn output(owner: Owner) -> io::Result<(OwnedFd, OwnedFd)> {
     let (read, write) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
     give(&write, owner)?;
-    Ok((ours(read, Interest::READABLE)?, write))
+    do_not_wait(&read)?;
+    Ok((read, write))
 }
 
 /// A pipe the guest reads: our writing end, and the guest's end.
 pub(crate) fn input(owner: Owner) -> io::Result<(AsyncFd<OwnedFd>, OwnedFd)> {
     let (read, write) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
     give(&read, owner)?;
-    Ok((ours(write, Interest::WRITABLE)?, read))
+    do_not_wait(&write)?;
+    Ok((sys::reactor::watch(write, Interest::WRITABLE)?, read))
 }
 
 fn give(end: &OwnedFd, owner: Owner) -> io::Result<()> {
@@ -35,7 +37,6 @@ fn give(end: &OwnedFd, owner: Owner) -> io::Result<()> {
 }
 
 /// Only our end is non-blocking: the flag belongs to the open file description, and the guest's is another one.
-fn ours(end: OwnedFd, interest: Interest) -> io::Result<AsyncFd<OwnedFd>> {
-    rustix::fs::fcntl_setfl(&end, OFlags::NONBLOCK)?;
-    sys::reactor::watch(end, interest)
+fn do_not_wait(end: &OwnedFd) -> io::Result<()> {
+    Ok(rustix::fs::fcntl_setfl(end, OFlags::NONBLOCK)?)
 }

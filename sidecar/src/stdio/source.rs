@@ -2,16 +2,21 @@
 //!
 //! It is read only when it is its stream's turn, so a process whose reader is slow feels ordinary back-pressure. Once
 //! nobody wants the output any more it is read and discarded: the process neither blocks nor dies of SIGPIPE.
+//!
+//! It is not watched at once. Most processes end before that would be worth it, and the end of each output would wake us
+//! while the process is still dying, once more than its exit does.
 
 use std::{
     collections::VecDeque,
     fs::File,
+    future::pending,
     io,
     os::fd::{AsFd as _, BorrowedFd, OwnedFd},
     sync::{
-        Arc, LazyLock, Mutex,
+        Arc, LazyLock, Mutex, OnceLock,
         atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
 use agentvm_wire::id::StreamId;
@@ -22,25 +27,31 @@ use rustix::{
 use tokio::{
     io::{Interest, unix::AsyncFd},
     sync::Notify,
+    time::{sleep, timeout},
 };
 
-use crate::link::Link;
+use crate::{link::Link, sys::reactor::watch_shared};
 
 /// Full reads in a row after which a pipe is worth growing.
 const FULL_READS: u32 = 8;
 /// What it grows to, where the user's share of pipe pages allows.
 const GROWN_BYTES: usize = 1 << 20;
+/// How long a process runs before its outputs are watched.
+const UNWATCHED: Duration = Duration::from_millis(2);
+/// Between two looks at a pipe that cannot be watched, for want of kernel memory (`epoll_ctl(2)`).
+const RETRY: Duration = Duration::from_millis(10);
 
 #[derive(Debug)]
 pub(crate) struct Source {
     stream: StreamId,
-    pipe: AsyncFd<OwnedFd>,
+    pipe: Arc<OwnedFd>,
+    watched: OnceLock<AsyncFd<Arc<OwnedFd>>>,
     mode: AtomicU8,
     sent: AtomicU64,
     /// Taken out of the pipe when its process ended: at most what a pipe holds.
     held: Mutex<VecDeque<u8>>,
     full_reads: AtomicU32,
-    /// The writer has emptied the pipe, or the mode has changed: the pump looks again.
+    /// The writer has emptied the pipe, the mode has changed, or the process has ended: the pump looks again.
     rearm: Notify,
     /// A chunk was read, or the end was met.
     activity: Arc<Notify>,
@@ -67,10 +78,11 @@ pub(crate) enum Taken {
 }
 
 impl Source {
-    pub(crate) fn new(stream: StreamId, pipe: AsyncFd<OwnedFd>, activity: Arc<Notify>) -> Arc<Self> {
+    pub(crate) fn new(stream: StreamId, pipe: OwnedFd, activity: Arc<Notify>) -> Arc<Self> {
         Arc::new(Self {
             stream,
-            pipe,
+            pipe: Arc::new(pipe),
+            watched: OnceLock::new(),
             mode: AtomicU8::new(SENDING),
             sent: AtomicU64::new(0),
             held: Mutex::default(),
@@ -86,22 +98,49 @@ impl Source {
 
     /// Announces the pipe whenever it has something; ends with the output, or discards the rest of it.
     pub(crate) async fn pump(self: Arc<Self>, link: Arc<Link>) {
+        let _ = timeout(UNWATCHED, self.rearm.notified()).await;
         while self.mode() == SENDING {
-            // The readiness is cleared by the read that finds the pipe empty.
-            if self.pipe.readable().await.is_err() {
-                return;
-            }
             link.ready(self.stream);
             self.rearm.notified().await;
+            if self.mode() == SENDING {
+                self.readable().await;
+            }
         }
         while self.mode() == TO_NOWHERE {
-            let Ok(mut guard) = self.pipe.readable().await else { return };
-            match guard.try_io(|pipe| discard(pipe.as_fd())) {
-                Ok(Ok(0) | Err(_)) => return,
+            match self.try_io(|pipe| discard(pipe.as_fd())) {
                 // Others have their turn too.
-                Ok(Ok(_)) => tokio::task::yield_now().await,
-                Err(_would_block) => {}
+                Ok(1..) => tokio::task::yield_now().await,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.readable().await,
+                Ok(0) | Err(_) => return,
             }
+        }
+    }
+
+    /// Waits until there may be something to read. What is ready stays so until a read has found the pipe empty.
+    async fn readable(&self) {
+        match self.watch() {
+            Ok(watched) => match watched.readable().await {
+                Ok(mut ready) => ready.retain_ready(),
+                // The runtime is going down, and this with it.
+                Err(_) => pending().await,
+            },
+            Err(_) => sleep(RETRY).await,
+        }
+    }
+
+    /// All is polled on one thread, so nobody else does this meanwhile.
+    fn watch(&self) -> io::Result<&AsyncFd<Arc<OwnedFd>>> {
+        if let Some(watched) = self.watched.get() {
+            return Ok(watched);
+        }
+        let watched = watch_shared(self.pipe.clone(), Interest::READABLE)?;
+        Ok(self.watched.get_or_init(|| watched))
+    }
+
+    fn try_io<T>(&self, mut io: impl FnMut(&OwnedFd) -> io::Result<T>) -> io::Result<T> {
+        match self.watched.get() {
+            Some(watched) => watched.try_io(Interest::READABLE, |pipe| io(pipe)),
+            None => io(&self.pipe),
         }
     }
 
@@ -109,7 +148,7 @@ impl Source {
     pub(crate) fn take(&self, buffer: &mut [u8]) -> Taken {
         let room = buffer.len();
         let read = match self.take_held(buffer) {
-            0 => self.pipe.try_io(Interest::READABLE, |pipe| Ok(rustix::io::read(pipe, buffer)?)),
+            0 => self.try_io(|pipe| Ok(rustix::io::read(pipe, &mut *buffer)?)),
             held => Ok(held),
         };
         let taken = match read {
@@ -138,6 +177,11 @@ impl Source {
             // Refused where the user has used up its share: the pipe stays as it is.
             let _ = rustix::pipe::fcntl_setpipe_size(&self.pipe, GROWN_BYTES);
         }
+    }
+
+    /// Its process has ended, and that is about to be told.
+    pub(crate) fn process_ended(&self) {
+        self.rearm.notify_one();
     }
 
     /// Up to where the stream holds what was written so far: what was sent and what lies in the pipe. Where somebody

@@ -1,6 +1,7 @@
 //! Descriptors that tokio watches.
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -9,6 +10,15 @@ use tokio::io::unix::AsyncFd;
 pub(crate) fn watch(descriptor: OwnedFd, interest: Interest) -> std::io::Result<AsyncFd<OwnedFd>> {
     // SAFETY: an `OwnedFd` stays open, keeps its number and cannot be exchanged while the `AsyncFd` owns it: only shared
     // references to it are handed out.
+    Ok(unsafe { AsyncFd::register_with_interest(descriptor, interest) }?)
+}
+
+/// The same for a descriptor that is used without being watched, too.
+pub(crate) fn watch_shared(
+    descriptor: Arc<OwnedFd>,
+    interest: Interest,
+) -> std::io::Result<AsyncFd<Arc<OwnedFd>>> {
+    // SAFETY: as above; the `AsyncFd` owns a share of the descriptor.
     Ok(unsafe { AsyncFd::register_with_interest(descriptor, interest) }?)
 }
 

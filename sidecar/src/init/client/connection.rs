@@ -17,7 +17,7 @@ use crate::init::helper::MAX_HELPERS;
 use crate::init::messages::{ReadOutcome, Reply, Request, Start};
 use crate::isolation::cgroup::Group;
 use crate::isolation::uid_ranges::UidRange;
-use crate::packet::{self, Packet};
+use crate::packet;
 use crate::supervisor::Supervisor;
 use crate::sys::reactor::{room, watch};
 
@@ -28,6 +28,8 @@ const RETRY: Duration = Duration::from_millis(10);
 #[derive(Debug)]
 pub(crate) struct Connection {
     socket: AsyncFd<OwnedFd>,
+    /// A start sent here reaches the spare, not init.
+    spares: OwnedFd,
     pidfd: AsyncFd<OwnedFd>,
     ending: Ending,
     outbox: Mutex<Outbox>,
@@ -71,8 +73,6 @@ struct Outbox {
     /// Starts that never left: process, why.
     failed: Vec<(ProcessId, Errno)>,
     readings: HashMap<u64, Expected>,
-    /// The child that waits for a start, by its number.
-    spare: Option<(u32, OwnedFd)>,
     /// Starts and signals that init has not answered.
     unanswered: usize,
     last_reading: u64,
@@ -89,12 +89,14 @@ struct Expected {
 impl Connection {
     pub(crate) fn new(
         socket: AsyncFd<OwnedFd>,
+        spares: OwnedFd,
         pidfd: OwnedFd,
         ending: Ending,
         lease: Lease,
     ) -> std::io::Result<Self> {
         Ok(Self {
             socket,
+            spares,
             pidfd: watch(pidfd, Interest::READABLE)?,
             ending,
             outbox: Mutex::default(),
@@ -121,17 +123,16 @@ impl Connection {
         self.send_from(&mut outbox, request, Vec::new());
     }
 
-    /// Sends a start, and first to the spare, if there is one and nothing else comes before.
+    /// Sends a start, and first to the spare where nothing else comes before; whether there is one, init finds out.
     pub(super) fn send_start(&self, process: ProcessId, start: Start, descriptors: Vec<OwnedFd>) {
         let mut outbox = self.outbox();
         let is_next = outbox.unanswered == 0 && outbox.packets.is_empty();
-        let spare = outbox.spare.take_if(|_| is_next).and_then(|(spare, socket)| {
+        let handed = is_next && {
             let descriptors: Vec<BorrowedFd<'_>> = descriptors.iter().map(OwnedFd::as_fd).collect();
-            // It may have gone already; whether it has received this, init finds out.
-            packet::send(&socket, &packet::encode(&start), &descriptors).is_ok().then_some(spare)
-        });
+            packet::send(&self.spares, &packet::encode(&start), &descriptors).is_ok()
+        };
         outbox.unanswered += 1;
-        self.send_from(&mut outbox, &Request::Start { process, start, spare }, descriptors);
+        self.send_from(&mut outbox, &Request::Start { process, start, handed }, descriptors);
     }
 
     fn send_from(&self, outbox: &mut Outbox, request: &Request, descriptors: Vec<OwnedFd>) {
@@ -148,16 +149,6 @@ impl Connection {
     pub(super) fn answered(&self) {
         let mut outbox = self.outbox();
         outbox.unanswered = outbox.unanswered.saturating_sub(1);
-    }
-
-    /// There is a spare.
-    pub(super) fn keep_spare(&self, spare: u32, socket: OwnedFd) {
-        self.outbox().spare = Some((spare, socket));
-    }
-
-    /// There is not any more.
-    pub(super) fn drop_spare(&self, spare: u32) {
-        self.outbox().spare.take_if(|(kept, _)| *kept == spare);
     }
 
     /// Notes a start that cannot be sent at all.
@@ -235,11 +226,13 @@ impl Connection {
     }
 
     /// The next reply that has arrived.
-    pub(super) fn receive(&self) -> Result<Option<Packet<Reply>>, Errno> {
+    pub(super) fn receive(&self) -> Result<Option<Reply>, Errno> {
         let mut buffer = [0; packet::MAX_BYTES];
+        // Descriptors, should a confused init send any, are closed here.
         match packet::receive(self.socket.get_ref(), &mut buffer, RecvFlags::DONTWAIT) {
+            Ok(received) => Ok(received.map(|packet| packet.message)),
             Err(Errno::AGAIN) => Ok(None),
-            received => received,
+            Err(errno) => Err(errno),
         }
     }
 
