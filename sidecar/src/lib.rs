@@ -5,6 +5,8 @@
 
 #[cfg(feature = "cli")]
 pub mod cli;
+#[cfg(feature = "cli")]
+mod doctor;
 mod errno;
 pub mod init;
 pub mod isolation;

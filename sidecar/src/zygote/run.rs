@@ -14,13 +14,14 @@ use super::messages::{Birth, Greeting};
 use crate::init::{self, Arrival};
 use crate::isolation::base::Base;
 use crate::isolation::cgroup::Entry;
+use crate::isolation::fault::reach;
 use crate::isolation::niceness::Niceness;
 use crate::isolation::plan::Plan;
 use crate::isolation::seccomp::Programs;
 use crate::isolation::{At as _, Fault, Step, identity, kernel, uid_ranges};
 use crate::packet::{self, Packet};
 use crate::sys::clone::{Forked, fork_into_namespaces, unshare};
-use crate::sys::{SingleThreaded, descriptors, exec, signals};
+use crate::sys::{SingleThreaded, descriptors, exec, memory, signals};
 
 /// The namespaces of a VM that init is cloned into; it makes that of control groups once it is in its own.
 const NAMESPACES: UnshareFlags = UnshareFlags::NEWUSER
@@ -66,17 +67,23 @@ impl Nursery {
     fn prepare(socket: &OwnedFd) -> Result<Self, Fault> {
         let proof = SingleThreaded::check().ok_or(Fault::about(Step::Zygote, Errno::BUSY, "threads"))?;
         leave_the_sidecars_session(socket)?;
+        reach(Step::Kernel)?;
         kernel::check()?;
         if uid_ranges::are_ours() {
+            reach(Step::Groups)?;
             rustix::thread::set_thread_groups(&[]).at(Step::Groups)?;
         } else {
             let (uid, gid) = (geteuid(), getegid());
+            reach(Step::UserNamespace)?;
             unshare(proof, UnshareFlags::NEWUSER).at(Step::UserNamespace)?;
             identity::map_zygote_to_root(uid, gid)?;
         }
+        reach(Step::MountNamespace)?;
         unshare(proof, UnshareFlags::NEWNS).at(Step::MountNamespace)?;
+        reach(Step::Base)?;
         let base = Base::build()?;
         let programs = Programs::compile();
+        memory::give_back();
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let proc = openat(CWD, "/proc", flags, Mode::empty()).at_path(Step::Base, "/proc")?;
         Ok(Self { base, programs, proc, niceness: Niceness::lower(), proof })
