@@ -6,6 +6,9 @@
 #[cfg(feature = "cli")]
 pub mod cli;
 mod errno;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzz;
 pub mod init;
 pub mod isolation;
 mod launch;

@@ -84,7 +84,7 @@ fn numbers(names: &[&str], arch: Arch) -> BTreeSet<u32> {
 
 #[test]
 fn over_the_whole_table_exactly_the_listed_calls_are_refused_outright() {
-    for filter in filters(false) {
+    for filter in filters(false).chain(filters(true)) {
         let (refused, absent) = (numbers(&REFUSED, filter.arch), numbers(&ABSENT, filter.arch));
         // `socket` and `socketpair` with all-zero arguments ask for AF_UNSPEC, which no list allows.
         let sockets = numbers(&["SOCKET", "SOCKETPAIR"], filter.arch);
@@ -96,6 +96,32 @@ fn over_the_whole_table_exactly_the_listed_calls_are_refused_outright() {
                 _ => Verdict::Allow,
             };
             assert_eq!(filter.number(number, &[]), expected, "{:?} {number}", filter.arch);
+        }
+    }
+}
+
+#[test]
+fn over_the_whole_table_sharing_a_uid_refuses_what_names_init_and_nothing_else() {
+    const NAMING: [&str; 7] = [
+        "IOPRIO_SET",
+        "PRLIMIT64",
+        "SCHED_SETAFFINITY",
+        "SCHED_SETATTR",
+        "SCHED_SETPARAM",
+        "SCHED_SETSCHEDULER",
+        "SETPRIORITY",
+    ];
+    for (own, shared) in filters(false).zip(filters(true)) {
+        let naming = numbers(&NAMING, own.arch);
+        for number in 0..=HIGHEST {
+            // Process 1; or group 1, or again process 1, of the two calls that take a kind first.
+            let arguments = [1, 1, 0, 0, 0, 0];
+            let expected = if naming.contains(&number) {
+                Verdict::Errno(libc::EPERM)
+            } else {
+                own.number(number, &arguments)
+            };
+            assert_eq!(shared.number(number, &arguments), expected, "{:?} {number}", own.arch);
         }
     }
 }
