@@ -41,6 +41,16 @@ struct Inner {
 impl AgentOs {
     /// Builds a VM, launching the shared sidecar if need be.
     ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), agentvm_sdk::ClientError> {
+    /// use agentvm_sdk::{AgentOs, AgentOsConfig};
+    ///
+    /// let config = AgentOsConfig::new().env("LANG", "C.UTF-8").disk_bytes(256 << 20);
+    /// let vm = AgentOs::create(config).await?;
+    /// println!("{} was built in {:?}", vm.id(), vm.boot_time());
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Errors
     /// Those of [`AgentOs::create_sidecar`], and [`ClientError::Rejected`] with the failed step, errno, path and what would
     /// enable it, where this host cannot give the isolation asked for.
@@ -58,6 +68,17 @@ impl AgentOs {
     }
 
     /// Launches or connects to a sidecar of one's own; [`AgentOsConfig::connection`] puts VMs into it.
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), agentvm_sdk::ClientError> {
+    /// use agentvm_sdk::{AgentOs, AgentOsConfig, SidecarConfig};
+    ///
+    /// let sidecar = AgentOs::create_sidecar(&SidecarConfig::Auto).await?;
+    /// let one = AgentOs::create(AgentOsConfig::new().connection(sidecar.clone())).await?;
+    /// let other = AgentOs::create(AgentOsConfig::new().connection(sidecar)).await?;
+    /// # let _ = (one, other);
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     /// [`ClientError::SidecarNotFound`], [`ClientError::SidecarLaunch`], [`ClientError::BuildMismatch`],
@@ -98,6 +119,14 @@ impl AgentOs {
     /// all is gone. New calls get [`ClientError::Disposed`] at once; those that wait learn how their processes end, or
     /// get the same where that is by the end of the VM. A [`dispose`](Self::dispose) meanwhile ends the grace; another
     /// `dispose_with_grace` is a no-op.
+    ///
+    /// ```no_run
+    /// # async fn example(vm: &agentvm_sdk::AgentOs) -> Result<(), agentvm_sdk::ClientError> {
+    /// use std::time::Duration;
+    ///
+    /// vm.dispose_with_grace(Duration::from_secs(5)).await?;
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     /// As [`dispose`](Self::dispose).

@@ -7,6 +7,20 @@ use agentvm_wire::vm::{Isolation, VmConfig};
 use crate::sidecar::{Sidecar, SidecarConfig};
 
 /// What [`AgentOs::create`](crate::AgentOs::create) builds. The default is a sandboxed VM in the shared sidecar.
+///
+/// ```
+/// use agentvm_sdk::{AgentOsConfig, ProcessLimits};
+///
+/// let mut limits = ProcessLimits::default();
+/// limits.spawned = 4096;
+/// let config = AgentOsConfig::new()
+///     .env("LANG", "C.UTF-8")
+///     .cwd("/workspace/project")
+///     .hostname("builder")
+///     .disk_bytes(4 << 30)
+///     .pids(512)
+///     .process_limits(limits);
+/// ```
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct AgentOsConfig {
@@ -139,7 +153,7 @@ impl AgentOsConfig {
     }
 }
 
-/// Bounds on what a handle keeps of its processes.
+/// Bounds on what a handle keeps of its processes. [`AgentOsConfig`] shows how to set them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ProcessLimits {

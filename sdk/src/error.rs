@@ -13,6 +13,18 @@ use crate::stdio::OutputStream;
 /// Why a call failed. Cheap to clone: every waiter of a lost connection gets the same first cause.
 ///
 /// Texts kept from the TypeScript SDK: `Process not found: PID`, `Path must be absolute: PATH`.
+///
+/// ```no_run
+/// # async fn example(vm: agentvm_sdk::AgentOs) {
+/// use agentvm_sdk::{ClientError, ExecOptions};
+///
+/// match vm.exec_argv("rg", ["TODO"], ExecOptions::new()).await {
+///     Ok(result) => println!("{}", result.stdout),
+///     Err(ClientError::SpawnFailed { code, .. }) if code.as_str() == "ENOENT" => println!("no rg in there"),
+///     Err(error) => println!("{}: {error}", error.code()),
+/// }
+/// # }
+/// ```
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClientError {

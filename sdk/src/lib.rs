@@ -1,5 +1,18 @@
 //! Async client for sandboxed Linux VMs: create one, run commands in it, stream their output, see what runs.
 //!
+//! ```no_run
+//! # async fn example() -> Result<(), agentvm_sdk::ClientError> {
+//! use agentvm_sdk::{AgentOs, AgentOsConfig, ExecOptions, SpawnOptions};
+//!
+//! let vm = AgentOs::create(AgentOsConfig::new()).await?;
+//! println!("{}", vm.exec("uname -sr", ExecOptions::new()).await?.stdout);
+//! let process = vm.spawn("cat", [""; 0], SpawnOptions::new())?;
+//! process.write_stdin("hello\n")?;
+//! process.close_stdin();
+//! assert!(process.wait().await?.success());
+//! # Ok(()) }
+//! ```
+//!
 //! [`AgentOs`] is a VM. [`AgentOs::exec`] runs a shell command to its end; [`AgentOs::spawn`] starts a program and
 //! returns a [`Process`] to write to, read from, signal and await; [`AgentOs::all_processes`] and
 //! [`AgentOs::process_tree`] show what really runs in there. The client spawns nothing itself: a *sidecar* does, which

@@ -96,6 +96,14 @@ impl AgentOs {
     /// How much of what is bounded this VM uses now: what the sidecar counts, and what this program itself keeps
     /// (`spawned_processes`: entries of the registry, ended ones included; `vm_retained_output_bytes`).
     ///
+    /// ```no_run
+    /// # async fn example(vm: &agentvm_sdk::AgentOs) -> Result<(), agentvm_sdk::ClientError> {
+    /// for resource in vm.resource_usage().await?.resources {
+    ///     println!("{}: {} of {:?} {}", resource.name, resource.used, resource.limit, resource.unit);
+    /// }
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Errors
     /// [`ClientError::Disposed`] and its kin.
     ///

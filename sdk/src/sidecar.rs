@@ -15,6 +15,17 @@ use crate::{
 };
 
 /// Which sidecar a VM lives in.
+///
+/// ```no_run
+/// # fn example() -> std::io::Result<()> {
+/// use agentvm_sdk::{AgentOsConfig, SidecarConfig};
+///
+/// // A sidecar that runs already: `agentvm-sidecar serve --listen unix:/run/agentvm.sock --token-file token`.
+/// let token = std::fs::read_to_string("token")?.trim_end().into();
+/// let remote = SidecarConfig::Remote { url: "unix:/run/agentvm.sock".to_owned(), token };
+/// let config = AgentOsConfig::new().sidecar(remote);
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub enum SidecarConfig {

@@ -72,13 +72,34 @@ impl AgentOs {
         self.run_line(command, options)?.finish().await.map(Finished::into_text)
     }
 
-    /// [`AgentOs::exec`] with output as bytes.
+    /// [`AgentOs::exec`] with output as bytes; errors, cancel safety and ordering as there.
+    ///
+    /// ```no_run
+    /// # async fn example(vm: &agentvm_sdk::AgentOs) -> Result<(), agentvm_sdk::ClientError> {
+    /// use agentvm_sdk::ExecOptions;
+    ///
+    /// let archive = vm.exec_bytes("tar -c .", ExecOptions::new()).await?.stdout;
+    /// println!("{} bytes", archive.len());
+    /// # Ok(()) }
+    /// ```
     pub async fn exec_bytes(&self, command: &str, options: ExecOptions) -> Result<ExecBytes, ClientError> {
         self.run_line(command, options)?.finish().await.map(Finished::into_bytes)
     }
 
     /// Runs a program without a shell: every argument arrives verbatim. The fast path. A name without `/` is searched
     /// in the PATH of the call's own environment.
+    ///
+    /// ```no_run
+    /// # async fn example(vm: &agentvm_sdk::AgentOs) -> Result<(), agentvm_sdk::ClientError> {
+    /// use agentvm_sdk::ExecOptions;
+    ///
+    /// let result = vm.exec_argv("grep", ["-c", "it's $HOME", "notes.txt"], ExecOptions::new()).await?;
+    /// match result.exit_code {
+    ///     0 | 1 => println!("{} lines", result.stdout.trim()),
+    ///     code => println!("grep failed with {code}: {}", result.stderr),
+    /// }
+    /// # Ok(()) }
+    /// ```
     ///
     /// Errors, cancel safety and ordering as [`AgentOs::exec`], and [`ClientError::SpawnFailed`] where the program
     /// could not be started.
@@ -92,7 +113,7 @@ impl AgentOs {
         self.run(command::text(command, args), options)?.finish().await.map(Finished::into_text)
     }
 
-    /// [`AgentOs::exec_argv`] with output as bytes.
+    /// [`AgentOs::exec_argv`] with output as bytes; everything else as there.
     pub async fn exec_argv_bytes(
         &self,
         command: &str,
@@ -102,7 +123,19 @@ impl AgentOs {
         self.run(command::text(command, args), options)?.finish().await.map(Finished::into_bytes)
     }
 
-    /// [`AgentOs::exec_argv_bytes`] for a program or arguments that are not UTF-8.
+    /// [`AgentOs::exec_argv_bytes`] for a program or arguments that are not UTF-8. Errors, cancel safety and ordering as
+    /// [`AgentOs::exec_argv`].
+    ///
+    /// ```no_run
+    /// # async fn example(vm: &agentvm_sdk::AgentOs) -> Result<(), agentvm_sdk::ClientError> {
+    /// use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
+    /// use agentvm_sdk::ExecOptions;
+    ///
+    /// let latin1 = OsStr::from_bytes(b"caf\xe9.txt");
+    /// let content = vm.exec_argv_os("cat", [latin1], ExecOptions::new()).await?.stdout;
+    /// # let _ = content;
+    /// # Ok(()) }
+    /// ```
     pub async fn exec_argv_os(
         &self,
         command: impl AsRef<OsStr>,
@@ -117,9 +150,19 @@ impl AgentOs {
             // Takes the place of the program, which is empty as the line must be.
             Some(_) => command::text(line, [""; 0]),
             None if line.is_empty() => return Err(ClientError::invalid("command", "command is empty")),
+            None if line.contains('\0') => {
+                return Err(ClientError::invalid("command", "command contains NUL"));
+            }
             None => command::shell(line),
         };
-        self.run(execute, options)
+        self.run(execute, options).map_err(|error| match error {
+            // What the shell is given is the caller's command.
+            ClientError::Rejected(mut rejection) if rejection.details.field.as_deref() == Some("args") => {
+                rejection.details.field = Some("command".to_owned());
+                ClientError::Rejected(rejection)
+            }
+            error => error,
+        })
     }
 
     fn run(&self, mut execute: Execute, mut options: ExecOptions) -> Result<Run, ClientError> {

@@ -40,6 +40,12 @@ impl AgentOs {
     /// process of [`AgentOs::all_processes`], by the pid it has there; nothing for a zombie. A spawned process that has
     /// ended has those it was started with.
     ///
+    /// ```no_run
+    /// # async fn example(vm: &agentvm_sdk::AgentOs, pid: u32) -> Result<(), agentvm_sdk::ClientError> {
+    /// println!("{:?}", vm.read_process_cmdline(pid).await?);
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Errors
     /// [`ClientError::ProcessNotFound`]; pid 0 is `invalid_argument`; [`ClientError::Disposed`] and its kin;
     /// [`ClientError::Rejected`] with `deadline_exceeded` if the guest keeps `/proc` from being read.
@@ -70,6 +76,14 @@ impl AgentOs {
     /// there; nothing for a zombie.
     ///
     /// Errors and cancel safety as [`AgentOs::read_process_cmdline`].
+    ///
+    /// ```no_run
+    /// # async fn example(vm: &agentvm_sdk::AgentOs, pid: u32) -> Result<(), agentvm_sdk::ClientError> {
+    /// for handle in vm.read_process_file_handles(pid).await? {
+    ///     println!("{} {}", handle.fd, handle.target.display());
+    /// }
+    /// # Ok(()) }
+    /// ```
     #[doc(alias = "readProcessFileHandles")]
     pub async fn read_process_file_handles(&self, pid: u32) -> Result<Vec<FileHandle>, ClientError> {
         let (of, mut handles, mut after) = (asked(pid)?, Vec::new(), None);

@@ -7,7 +7,21 @@ use crate::{
 };
 
 impl AgentOs {
-    /// A process's standard output, from the oldest byte retained.
+    /// A process's standard output, from the oldest byte retained. Sync: needs no runtime.
+    ///
+    /// ```no_run
+    /// # async fn example(vm: &agentvm_sdk::AgentOs, pid: u32) -> Result<(), agentvm_sdk::ClientError> {
+    /// use agentvm_sdk::Output;
+    ///
+    /// let mut stdout = vm.on_process_stdout(pid)?;
+    /// while let Some(output) = stdout.next().await {
+    ///     match output.expect("the sidecar lives") {
+    ///         Output::Data(bytes) => print!("{}", String::from_utf8_lossy(&bytes)),
+    ///         Output::Gap { missed_bytes } => println!("[{missed_bytes} bytes came too fast]"),
+    ///     }
+    /// }
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     /// [`ClientError::ProcessNotFound`].
@@ -27,6 +41,17 @@ impl AgentOs {
 
     /// One output of a process, from where and with what overflow is wanted.
     ///
+    /// ```no_run
+    /// # async fn example(vm: &agentvm_sdk::AgentOs, pid: u32) -> Result<(), agentvm_sdk::ClientError> {
+    /// use agentvm_sdk::{OutputFrom, OutputStream, Overflow};
+    ///
+    /// // Nothing is missed: the process waits for this reader.
+    /// let (from, overflow) = (OutputFrom::Start, Overflow::Wait);
+    /// let all = vm.on_process_output_from(pid, OutputStream::Stdout, from, overflow)?.collect().await;
+    /// # let _ = all;
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Errors
     /// [`ClientError::ProcessNotFound`].
     pub fn on_process_output_from(
@@ -42,12 +67,26 @@ impl AgentOs {
     /// Both outputs of a process in the order in which they arrived, each piece with its offset and its time, from the
     /// oldest that is retained.
     ///
+    /// ```no_run
+    /// # async fn example(vm: &agentvm_sdk::AgentOs, pid: u32) -> Result<(), agentvm_sdk::ClientError> {
+    /// use agentvm_sdk::Output;
+    ///
+    /// let mut events = vm.on_process_output(pid)?.until_exit();
+    /// while let Some(Ok(event)) = events.next().await {
+    ///     if let Output::Data(bytes) = event.output {
+    ///         println!("{} {:?} at {}: {bytes:?}", event.received_at_ms, event.stream, event.offset);
+    ///     }
+    /// }
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Errors
     /// [`ClientError::ProcessNotFound`].
     ///
     /// # Ordering
     /// Each output is in order. Between the two the order is that of arrival in this program, which is that of writing
     /// only where some time lies between.
+    #[doc(alias = "onProcessOutput")]
     pub fn on_process_output(&self, pid: u32) -> Result<OutputEvents, ClientError> {
         self.spawned_entry(pid).map(OutputEvents::new)
     }
@@ -69,6 +108,7 @@ impl AgentOs {
     /// let next = vm.read_process_output(pid, OutputStream::Stdout, page.next_offset(), 64 << 10)?;
     /// # let _ = next; Ok(()) }
     /// ```
+    #[doc(alias = "readProcessOutput")]
     pub fn read_process_output(
         &self,
         pid: u32,

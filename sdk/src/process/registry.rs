@@ -57,6 +57,14 @@ impl From<&Entry> for SpawnedProcessInfo {
 
 impl AgentOs {
     /// The processes this handle spawned, running and ended, in spawn order. No request is sent.
+    ///
+    /// ```no_run
+    /// # fn example(vm: &agentvm_sdk::AgentOs) -> Result<(), agentvm_sdk::ClientError> {
+    /// for process in vm.list_processes() {
+    ///     println!("{} {} {}", process.pid, process.command, if process.running { "runs" } else { "has ended" });
+    /// }
+    /// # Ok(()) }
+    /// ```
     #[doc(alias = "listProcesses")]
     pub fn list_processes(&self) -> Vec<SpawnedProcessInfo> {
         spawned(self.vm()).iter().map(|entry| (&**entry).into()).collect()

@@ -18,8 +18,9 @@ impl AgentOs {
         self.process(pid).map(|process| process.stop())
     }
 
-    /// Sends SIGKILL to the process and all its descendants, whatever they did with sessions, groups and parents. A
-    /// no-op on one that has ended; before the start it is delivered after it. Sync: needs no runtime.
+    /// Sends SIGKILL to the process and all its descendants, whatever they did with sessions, groups and parents. The
+    /// process itself ends last: once its exit is known, nothing of the tree is left. A no-op on one that has ended;
+    /// before the start it is delivered after it. Sync: needs no runtime.
     ///
     /// # Errors
     /// [`ClientError::ProcessNotFound`].
@@ -45,12 +46,24 @@ impl AgentOs {
     ///
     /// # Errors
     /// [`ClientError::ProcessNotFound`].
+    #[doc(alias = "signalProcess")]
     pub fn signal_process(&self, pid: u32, signal: Signal, target: SignalTarget) -> Result<(), ClientError> {
         self.process(pid).map(|process| process.signal(signal, target))
     }
 
     /// Sends SIGTERM to the process's group and returns as soon as the process has ended; if that takes longer than
     /// `grace`, its whole tree is killed. On one that has ended already it returns how.
+    ///
+    /// ```no_run
+    /// # async fn example(vm: &agentvm_sdk::AgentOs, pid: u32) -> Result<(), agentvm_sdk::ClientError> {
+    /// use std::time::Duration;
+    ///
+    /// let status = vm.stop_process_with_grace(pid, Duration::from_secs(10)).await?;
+    /// if status.signal.as_deref() == Some("SIGKILL") {
+    ///     println!("it did not listen");
+    /// }
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     /// [`ClientError::ProcessNotFound`], and those of [`AgentOs::wait_process`].
@@ -82,7 +95,7 @@ impl Process {
         self.signal(Signal::KILL, SignalTarget::Tree);
     }
 
-    /// Sends SIGTERM, and SIGKILL after a grace. See [`AgentOs::stop_process_with_grace`].
+    /// Sends SIGTERM, and SIGKILL after a grace. Errors and cancel safety as [`AgentOs::stop_process_with_grace`].
     pub async fn stop_with_grace(&self, grace: Duration) -> Result<ExitStatus, ClientError> {
         self.stop();
         tokio::select! {

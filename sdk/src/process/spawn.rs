@@ -43,6 +43,20 @@ impl AgentOs {
     /// [`ClientError::SpawnFailed`], the message also goes to standard error, and the entry stays with a failure and
     /// no exit code.
     ///
+    /// ```no_run
+    /// # async fn example(vm: &agentvm_sdk::AgentOs) -> Result<(), agentvm_sdk::ClientError> {
+    /// use agentvm_sdk::{Output, SpawnOptions};
+    ///
+    /// let server = vm.spawn("python3", ["-m", "http.server"], SpawnOptions::new().cwd("/workspace"))?;
+    /// let mut log = server.stderr();
+    /// if let Some(Ok(Output::Data(bytes))) = log.next().await {
+    ///     println!("{}", String::from_utf8_lossy(&bytes));
+    /// }
+    /// server.stop();
+    /// println!("it ended with {}", server.wait().await?.code);
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Errors
     /// `invalid_argument` and `E2BIG` for what could never start; [`ClientError::ResourceLimit`] where every entry of
     /// a full registry is live; [`ClientError::Disposed`] and its kin.
@@ -55,7 +69,8 @@ impl AgentOs {
         self.start(command::text(command, args), options)
     }
 
-    /// [`AgentOs::spawn`] for a program or arguments that are not UTF-8.
+    /// [`AgentOs::spawn`] for a program or arguments that are not UTF-8. Errors as there; an example stands at
+    /// [`AgentOs::exec_argv_os`].
     pub fn spawn_os(
         &self,
         command: impl AsRef<OsStr>,
@@ -93,12 +108,25 @@ impl AgentOs {
     }
 
     /// The handle of a process spawned before.
+    ///
+    /// # Errors
+    /// [`ClientError::ProcessNotFound`].
     pub fn process(&self, pid: u32) -> Result<Process, ClientError> {
         self.spawned_entry(pid).map(Process::new)
     }
 
     /// Calls `handler` exactly once, when the process's end is known or never will be, on the SDK's blocking pool.
-    /// A process that has ended already calls it too.
+    /// A process that has ended already calls it too. Sync: needs no runtime.
+    ///
+    /// ```no_run
+    /// # fn example(vm: &agentvm_sdk::AgentOs, pid: u32) -> Result<(), agentvm_sdk::ClientError> {
+    /// let subscription = vm.on_process_exit(pid, |outcome| match outcome {
+    ///     Ok(status) => println!("it ended with {}", status.code),
+    ///     Err(error) => println!("how it ended will never be known: {error}"),
+    /// })?;
+    /// subscription.detach(); // or keep it, and drop it to unsubscribe
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     /// [`ClientError::ProcessNotFound`].
@@ -134,6 +162,14 @@ impl AgentOs {
     }
 
     /// [`AgentOs::wait_process`] with everything that is known of the end: the signal, the cause, the resources used.
+    /// Errors and cancel safety as there.
+    ///
+    /// ```no_run
+    /// # async fn example(vm: &agentvm_sdk::AgentOs, pid: u32) -> Result<(), agentvm_sdk::ClientError> {
+    /// let status = vm.wait_process_status(pid).await?;
+    /// println!("{} {:?}, {:?} of processor time", status.code, status.signal, status.user_time + status.system_time);
+    /// # Ok(()) }
+    /// ```
     pub async fn wait_process_status(&self, pid: u32) -> Result<ExitStatus, ClientError> {
         let exit = self.spawned_entry(pid)?.exit.clone();
         exit.wait().await
@@ -154,7 +190,7 @@ impl Process {
         self.entry.id.0
     }
 
-    /// Awaits its end. See [`AgentOs::wait_process`]; cancel safe.
+    /// Awaits its end. Errors and ordering as [`AgentOs::wait_process`]; cancel safe.
     pub async fn wait(&self) -> Result<ExitStatus, ClientError> {
         self.entry.exit.wait().await
     }
@@ -184,22 +220,35 @@ impl Process {
         self.entry.read_page(stream, offset, max_bytes)
     }
 
-    /// Queues bytes for its standard input. See [`AgentOs::write_process_stdin`].
+    /// Queues bytes for its standard input. Errors as [`AgentOs::write_process_stdin`].
+    #[doc(alias = "writeStdin")]
     pub fn write_stdin(&self, input: impl Into<StdinInput>) -> Result<(), ClientError> {
         self.entry.write_stdin(input.into().0)
     }
 
-    /// The same, waiting for room. See [`AgentOs::write_process_stdin_all`]; cancel safe.
+    /// The same, waiting for room. Errors and cancel safety as [`AgentOs::write_process_stdin_all`].
     pub async fn write_stdin_all(&self, input: impl Into<StdinInput>) -> Result<(), ClientError> {
         self.entry.write_stdin_all(input.into().0).await
     }
 
     /// Ends its standard input behind everything written before.
+    #[doc(alias = "closeStdin")]
     pub fn close_stdin(&self) {
         self.entry.close_stdin();
     }
 
-    /// Its standard input as a writer that waits for room. Shutting it down closes standard input.
+    /// Its standard input as a writer that waits for room; `BrokenPipe` once it is closed or the process has ended.
+    /// Shutting it down closes standard input, dropping it does not.
+    ///
+    /// ```no_run
+    /// # async fn example(process: agentvm_sdk::Process) -> Result<(), std::io::Error> {
+    /// use tokio::io::AsyncWriteExt as _;
+    ///
+    /// let mut stdin = process.stdin();
+    /// stdin.write_all(b"one line\n").await?;
+    /// stdin.shutdown().await?;
+    /// # Ok(()) }
+    /// ```
     pub fn stdin(&self) -> impl AsyncWrite + Send + Unpin + use<> {
         Stdin(self.entry.clone())
     }

@@ -59,6 +59,14 @@ impl AgentOs {
     /// Every process of the VM, one row each, sorted by pid: init, what was spawned or executed, their descendants,
     /// and the last 256 spawned ones that have exited.
     ///
+    /// ```no_run
+    /// # async fn example(vm: &agentvm_sdk::AgentOs) -> Result<(), agentvm_sdk::ClientError> {
+    /// for row in vm.all_processes().await? {
+    ///     println!("{:>10} {:>10} {:?} {}", row.pid, row.ppid, row.status, row.args.join(" "));
+    /// }
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Errors
     /// [`ClientError::Disposed`] and its kin; [`ClientError::Rejected`] with `deadline_exceeded` if the guest keeps
     /// the table from being read.

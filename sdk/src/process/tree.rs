@@ -13,7 +13,8 @@ use crate::{agent_os::AgentOs, error::ClientError};
 
 impl AgentOs {
     /// [`AgentOs::all_processes`] as a forest: a process whose parent is unknown, itself or part of a cycle is a root,
-    /// so that no row ever vanishes. Errors and cancel safety as there.
+    /// so that no row ever vanishes. Errors and cancel safety as there; an example stands at
+    /// [`ProcessTreeNode::walk`].
     #[doc(alias = "processTree")]
     pub async fn process_tree(&self) -> Result<Vec<ProcessTreeNode>, ClientError> {
         self.all_processes().await.map(forest)

@@ -59,7 +59,7 @@ impl OutputEvents {
         self
     }
 
-    /// The next piece, at most 64 KiB. Cancel safe: what was not returned is returned by the next call.
+    /// The next piece, at most 64 KiB; an error once if what follows is lost. Cancel safe: what was not returned is returned by the next call.
     pub async fn next(&mut self) -> Option<Result<OutputEvent, StreamLost>> {
         std::future::poll_fn(|cx| self.poll_event(cx)).await
     }

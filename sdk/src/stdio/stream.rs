@@ -61,12 +61,12 @@ impl ByteStream {
         self
     }
 
-    /// The next bytes. Cancel safe: what was not returned is returned by the next call.
+    /// The next bytes; an error once if what follows is lost. Cancel safe: what was not returned is returned by the next call.
     pub async fn next(&mut self) -> Option<Result<Output, StreamLost>> {
         std::future::poll_fn(|cx| self.poll_output(cx)).await
     }
 
-    /// Reads to the end; what is missing is left out. Cancelling loses what was read so far.
+    /// Reads to the end; what is missing is left out. An error if the end is lost. Cancelling loses what was read so far.
     pub async fn collect(mut self) -> Result<Vec<u8>, StreamLost> {
         let mut all = Vec::new();
         while let Some(output) = self.next().await {

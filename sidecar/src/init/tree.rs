@@ -5,8 +5,11 @@
 //!
 //! ```text
 //!   stopping ── a pass that finds nobody new ──► killing ── a pass that finds nobody ──► leaving ── all collected ──► done
-//!   (SIGSTOP to everybody not seen before)       (SIGKILL to everybody)
+//!   (SIGSTOP to everybody not seen before)       (SIGKILL to everybody, to the root last)
 //! ```
+//!
+//! The root's end is told to the client as soon as it comes, so it comes when nobody else lives: whoever learns of it finds
+//! nothing of the tree any more.
 //!
 //! Who is killed belongs to no namespace any more a moment before init can collect it, and is in the table until then.
 //!
@@ -35,6 +38,9 @@ const LAST_WAIT: Duration = Duration::from_millis(20);
 /// How long the dead may take to be collected once nobody lives; a tracer in another tree can keep one for longer.
 const LEAVING_LIMIT: Duration = Duration::from_millis(500);
 
+/// How long the others may take to go before the root is killed without waiting for them.
+const ROOT_LIMIT: Duration = Duration::from_millis(500);
+
 /// How long the killed may take to go, e.g. while the kernel writes for one of them.
 const DEADLINE: Duration = Duration::from_secs(10);
 
@@ -46,6 +52,10 @@ pub(super) struct TreeKill {
     mark: Mark,
     /// Keeps the mark from becoming that of another tree.
     _pin: OwnedFd,
+    /// The started process, unless it has ended.
+    root: Option<Pid>,
+    /// When the root is killed at the latest, once the others are.
+    root_until: Option<Instant>,
     stopped: HashSet<Pid>,
     killed: HashSet<Pid>,
     stopping: bool,
@@ -58,12 +68,14 @@ pub(super) struct TreeKill {
 }
 
 impl TreeKill {
-    fn new(token: Option<u64>, mark: Mark, pin: OwnedFd) -> Self {
+    fn new(token: Option<u64>, mark: Mark, pin: OwnedFd, root: Option<Pid>) -> Self {
         let now = Instant::now();
         Self {
             token,
             mark,
             _pin: pin,
+            root,
+            root_until: None,
             stopped: HashSet::new(),
             killed: HashSet::new(),
             stopping: true,
@@ -85,7 +97,9 @@ impl TreeKill {
             self.stopping = !new.is_empty();
             return found.is_empty();
         }
-        for pid in found {
+        let root_until = *self.root_until.get_or_insert(now + ROOT_LIMIT);
+        let root_waits = now < root_until && found.iter().any(|pid| Some(*pid) != self.root);
+        for pid in found.iter().filter(|pid| !root_waits || Some(**pid) != self.root) {
             if members.signal(*pid, self.mark, Signal::KILL) {
                 self.killed.insert(*pid);
             }
@@ -116,12 +130,13 @@ impl Server<'_> {
         id: ProcessId,
         signal: Signal,
     ) -> Result<(), Gone> {
+        let root = self.table.by_id(id).map(|process| process.pid);
         let Some((mark, pin)) = self.pin_tree(id)? else {
             return signaled(token, 0).map_or(Ok(()), |reply| self.reply(&reply));
         };
         if signal == Signal::KILL {
             // The turn ends with a pass.
-            self.kills.push(TreeKill::new(token, mark, pin));
+            self.kills.push(TreeKill::new(token, mark, pin, root));
             return Ok(());
         }
         let found = self.members.of_tree(mark);

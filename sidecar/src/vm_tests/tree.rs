@@ -32,6 +32,18 @@ fn a_killed_tree_is_gone_with_all_that_left_it() {
 }
 
 #[test]
+fn c37_the_end_of_a_killed_process_is_told_when_nobody_of_its_tree_is_left() {
+    let mut vm = Vm::new();
+    for _ in 0..20 {
+        let many = "for i in 1 2 3 4 5 6 7 8 9; do sleep 1001 & setsid sleep 1002 & done; echo on; wait";
+        let (id, _) = vm.start_until_line(many);
+        vm.booted.commands.signal(1, id, libc::SIGKILL, SignalTarget::Tree);
+        while !matches!(vm.event(), Event::Exited { process, .. } if process == id) {}
+        assert_eq!(running(&mut vm), Vec::<String>::new(), "C37");
+    }
+}
+
+#[test]
 fn a_tree_is_killed_also_when_its_root_has_ended() {
     let mut vm = Vm::new();
     let (id, _) = vm.start_until_line("(setsid sleep 1001 &) ; echo on");

@@ -141,6 +141,10 @@ async fn arguments_that_could_never_start_are_refused_by_name() {
     };
     let (code, field) = refused(vm.exec("", ExecOptions::new()).await);
     assert_eq!((code, field.as_deref()), (Code::INVALID_ARGUMENT, Some("command")));
+    let (code, field) = refused(vm.exec("echo a\0b", ExecOptions::new()).await);
+    assert_eq!((code, field.as_deref()), (Code::INVALID_ARGUMENT, Some("command")));
+    let (code, field) = refused(vm.exec(&"x".repeat(131_072), ExecOptions::new()).await);
+    assert_eq!((code, field.as_deref()), (Code::E2BIG, Some("command")));
     for (key, value) in [("", "x"), ("A=B", "x"), ("A\0", "x"), ("A", "x\0")] {
         let (code, field) = refused(vm.exec("true", ExecOptions::new().env(key, value)).await);
         assert_eq!(code, Code::INVALID_ARGUMENT, "{key:?}");

@@ -68,6 +68,7 @@ impl ExecOptions {
     /// Called with every chunk of standard output as it comes, inside the exec future. It sees everything, captured
     /// or not; while it runs the process feels back-pressure. A panic is reported once and removes it.
     #[must_use]
+    #[doc(alias = "onStdout")]
     pub fn on_stdout(mut self, callback: impl FnMut(&[u8]) + Send + 'static) -> Self {
         self.on_stdout = Some(Box::new(callback));
         self
@@ -75,6 +76,7 @@ impl ExecOptions {
 
     /// The same for standard error.
     #[must_use]
+    #[doc(alias = "onStderr")]
     pub fn on_stderr(mut self, callback: impl FnMut(&[u8]) + Send + 'static) -> Self {
         self.on_stderr = Some(Box::new(callback));
         self
@@ -82,6 +84,7 @@ impl ExecOptions {
 
     /// Whether output is kept for the result (default true). Without it only the callbacks see it.
     #[must_use]
+    #[doc(alias = "captureStdio")]
     pub fn capture_stdio(mut self, capture: bool) -> Self {
         self.capture_stdio = capture;
         self

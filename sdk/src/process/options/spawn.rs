@@ -50,6 +50,7 @@ impl SpawnOptions {
     ///
     /// Only a process that was killed at its [`timeout`](Self::timeout) does not wait for it.
     #[must_use]
+    #[doc(alias = "onStdout")]
     pub fn on_stdout(mut self, callback: impl FnMut(&[u8]) + Send + 'static) -> Self {
         self.on_stdout = Some(Box::new(callback));
         self
@@ -57,6 +58,7 @@ impl SpawnOptions {
 
     /// The same for standard error.
     #[must_use]
+    #[doc(alias = "onStderr")]
     pub fn on_stderr(mut self, callback: impl FnMut(&[u8]) + Send + 'static) -> Self {
         self.on_stderr = Some(Box::new(callback));
         self
