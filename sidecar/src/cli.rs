@@ -1,10 +1,11 @@
 //! The command line of the sidecar: what a client launches, and what an operator runs.
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{io::Write as _, path::PathBuf, process::ExitCode};
 
 use agentvm_wire::vm::Isolation;
 use clap::{Parser, Subcommand, ValueEnum};
 
+use crate::doctor;
 use crate::server::{Policy, Token, UnixListenerConfig, serve_unix};
 
 /// Builds sandboxed Linux VMs and runs what its clients ask for.
@@ -28,6 +29,13 @@ enum Command {
         /// A level of isolation that clients may ask for; may be given several times.
         #[arg(long, value_enum, default_value = "sandbox")]
         isolation: Vec<Level>,
+    },
+    /// Say what VMs this host can have, as this user, and what to change where something is missing: builds a VM of each
+    /// level and runs a program in it. Ends with 0 if there can be sandboxes, else with 1.
+    Doctor {
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
     },
 }
 
@@ -55,18 +63,32 @@ impl From<Level> for Isolation {
 /// The whole program. Call it first thing in a synchronous `main`.
 pub fn run() -> ExitCode {
     crate::run_if_requested();
-    let Arguments { command: Command::Serve { listen, token_file, isolation } } = Arguments::parse();
+    let arguments = Arguments::parse();
     tracing_subscriber::fmt()
         .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
         .with_writer(std::io::stderr)
         .init();
-    match serve(&listen, &token_file, isolation) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("agentvm-sidecar: {error}");
-            ExitCode::FAILURE
+    let ended = match arguments.command {
+        Command::Serve { listen, token_file, isolation } => {
+            serve(&listen, &token_file, isolation).map(|()| ExitCode::SUCCESS)
         }
+        Command::Doctor { json } => doctor(json),
+    };
+    ended.unwrap_or_else(|error| {
+        eprintln!("agentvm-sidecar: {error}");
+        ExitCode::FAILURE
+    })
+}
+
+fn doctor(json: bool) -> anyhow::Result<ExitCode> {
+    let diagnosis = doctor::examine()?;
+    let mut out = anstream::stdout();
+    if json {
+        writeln!(out, "{}", serde_json::to_string_pretty(&diagnosis)?)?;
+    } else {
+        write!(out, "{}", doctor::Text(&diagnosis))?;
     }
+    Ok(if diagnosis.has_sandboxes() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn serve(listen: &str, token_file: &std::path::Path, isolation: Vec<Level>) -> anyhow::Result<()> {

@@ -5,6 +5,8 @@
 
 #[cfg(feature = "cli")]
 pub mod cli;
+#[cfg(feature = "cli")]
+mod doctor;
 mod errno;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]

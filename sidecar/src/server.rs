@@ -59,7 +59,7 @@ pub enum ServeError {
     },
 }
 
-fn run<T>(server: impl Future<Output = Result<T, ServeError>>) -> Result<T, ServeError> {
+pub(crate) fn run<T>(server: impl Future<Output = Result<T, ServeError>>) -> Result<T, ServeError> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

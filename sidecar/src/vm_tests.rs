@@ -5,6 +5,7 @@
 mod attempts;
 mod boot;
 mod harness;
+mod hosts;
 mod limits;
 mod list;
 mod process;

@@ -96,6 +96,12 @@ impl BootError {
         self.0.path.as_deref()
     }
 
+    /// What failed and why, without what would help.
+    #[cfg(feature = "cli")]
+    pub(crate) fn cause(&self) -> String {
+        Cause(&self.0).to_string()
+    }
+
     /// What would help, where that is known.
     pub fn hint(&self) -> Option<&'static str> {
         self.0.hint()
@@ -103,16 +109,25 @@ impl BootError {
 }
 
 /// A fault in words.
-struct Description<'a>(&'a Fault);
+struct Cause<'a>(&'a Fault);
 
-impl fmt::Display for Description<'_> {
+impl fmt::Display for Cause<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Fault { step, errno, path } = self.0;
         write!(f, "step {step}")?;
         if let Some(path) = path {
             write!(f, ", {path}")?;
         }
-        write!(f, ": {}", std::io::Error::from_raw_os_error(*errno))?;
+        write!(f, ": {}", std::io::Error::from_raw_os_error(*errno))
+    }
+}
+
+/// With what would help.
+struct Description<'a>(&'a Fault);
+
+impl fmt::Display for Description<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", Cause(self.0))?;
         match self.0.hint() {
             Some(hint) => write!(f, "; {hint}"),
             None => Ok(()),
@@ -135,6 +150,15 @@ impl Zygote {
         };
         let process = Mutex::new(process);
         Self { shared: Arc::new(Shared { process, ranges, state: Mutex::default(), cgroups }) }
+    }
+
+    /// One whose process fails at a step.
+    #[cfg(test)]
+    pub(crate) fn start_failing(step: Step, errno: Errno) -> Self {
+        let zygote = Self::start();
+        let failing = start::Process::start_failing(step, errno).map(Arc::new);
+        *zygote.shared.process.lock().unwrap_or_else(PoisonError::into_inner) = failing;
+        zygote
     }
 
     /// Whether there can be sandboxes on this host, as this user.

@@ -183,6 +183,30 @@ impl Fault {
     }
 }
 
+/// Test builds: the step of the zygote that shall fail, and how: `step:errno`.
+#[cfg(test)]
+pub(crate) const TEST_FAIL_ENV: &str = "AGENTVM_TEST_FAIL";
+
+/// Fails in tests where that says so.
+pub(crate) fn reach(step: Step) -> Result<(), Fault> {
+    match failing() {
+        Some((name, errno)) if name == step.name() => Err(Fault { step, errno, path: None }),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+fn failing() -> Option<(String, i32)> {
+    let failing = std::env::var(TEST_FAIL_ENV).ok()?;
+    let (name, errno) = failing.split_once(':')?;
+    Some((name.to_owned(), errno.parse().ok()?))
+}
+
+#[cfg(not(test))]
+fn failing() -> Option<(&'static str, i32)> {
+    None
+}
+
 /// Names the step and the path of a failed call.
 pub(crate) trait At<T> {
     /// The step, without a path.

@@ -67,6 +67,14 @@ impl Programs {
         install_filter(&Self::compile_for_host(Arch::HERE)).at(Step::Seccomp)
     }
 
+    /// An outer filter, as container runtimes have one: refuses these calls, for this thread and whatever it starts.
+    #[cfg(test)]
+    pub(crate) fn refuse(numbers: impl IntoIterator<Item = u32>, errno: rustix::io::Errno) {
+        rustix::thread::set_no_new_privs(true).expect("it is always allowed");
+        let program = program::compile(&rules::about(numbers, errno), Arch::HERE);
+        install_filter(&program).expect("it is a valid program");
+    }
+
     /// Installs the right one, for this process and everything it starts.
     pub(crate) fn install(&self, shares_uid: bool) -> Result<(), Fault> {
         install_filter(self.program(shares_uid)).at(Step::Seccomp)

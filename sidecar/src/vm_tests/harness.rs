@@ -30,7 +30,10 @@ pub(super) struct Host {
 
 impl Host {
     pub(super) fn new() -> Self {
-        let zygote = Zygote::start();
+        Self::of(Zygote::start())
+    }
+
+    pub(super) fn of(zygote: Zygote) -> Self {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         Self { zygote, runtime }
     }

@@ -14,6 +14,7 @@ use super::messages::{Birth, Greeting};
 use crate::init::{self, Arrival};
 use crate::isolation::base::Base;
 use crate::isolation::cgroup::Entry;
+use crate::isolation::fault::reach;
 use crate::isolation::niceness::Niceness;
 use crate::isolation::plan::Plan;
 use crate::isolation::seccomp::Programs;
@@ -66,15 +67,20 @@ impl Nursery {
     fn prepare(socket: &OwnedFd) -> Result<Self, Fault> {
         let proof = SingleThreaded::check().ok_or(Fault::about(Step::Zygote, Errno::BUSY, "threads"))?;
         leave_the_sidecars_session(socket)?;
+        reach(Step::Kernel)?;
         kernel::check()?;
         if uid_ranges::are_ours() {
+            reach(Step::Groups)?;
             rustix::thread::set_thread_groups(&[]).at(Step::Groups)?;
         } else {
             let (uid, gid) = (geteuid(), getegid());
+            reach(Step::UserNamespace)?;
             unshare(proof, UnshareFlags::NEWUSER).at(Step::UserNamespace)?;
             identity::map_zygote_to_root(uid, gid)?;
         }
+        reach(Step::MountNamespace)?;
         unshare(proof, UnshareFlags::NEWNS).at(Step::MountNamespace)?;
+        reach(Step::Base)?;
         let base = Base::build()?;
         let programs = Programs::compile();
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;

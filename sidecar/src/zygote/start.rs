@@ -14,6 +14,8 @@ use tokio::io::Interest;
 use super::Description;
 use super::messages::Greeting;
 use crate::isolation::cgroup::Entry;
+#[cfg(test)]
+use crate::isolation::fault;
 use crate::isolation::plan::Plan;
 use crate::isolation::{At as _, Fault, Step};
 use crate::launch::ZYGOTE_NAME;
@@ -25,6 +27,9 @@ const GREETING_LIMIT: Timespec = Timespec { tv_sec: 30, tv_nsec: 0 };
 
 /// How long it may take to exit once its socket is closed.
 const EXIT_LIMIT: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
+
+/// What is executed: this very program.
+const PROGRAM: &str = "/proc/self/exe";
 
 /// Why VMs cannot be created on this host as this user.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -43,16 +48,26 @@ impl Process {
         Self::try_start().map_err(StartError)
     }
 
+    /// Starts one in which a step fails.
+    #[cfg(test)]
+    pub(super) fn start_failing(step: Step, errno: Errno) -> Result<Self, StartError> {
+        let failing = format!("{step}:{}", errno.raw_os_error());
+        Self::launch(Command::new(PROGRAM).env_clear().env(fault::TEST_FAIL_ENV, failing)).map_err(StartError)
+    }
+
     fn try_start() -> Result<Self, Fault> {
+        Self::launch(Command::new(PROGRAM).env_clear())
+    }
+
+    fn launch(command: &mut Command) -> Result<Self, Fault> {
         let (socket, theirs) = packet::pair().at(Step::Zygote)?;
-        let child = Command::new("/proc/self/exe")
+        let child = command
             .arg0(ZYGOTE_NAME)
-            .env_clear()
             .stdin(Stdio::from(theirs))
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
-            .at_path(Step::Zygote, "/proc/self/exe")?;
+            .at_path(Step::Zygote, PROGRAM)?;
         // From here on dropping it ends the child.
         let process = Self { socket, child: Mutex::new(child) };
         process.await_greeting()?;

@@ -6,7 +6,6 @@ use std::{
     fs,
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
-    process::Command,
     time::{Duration, Instant},
 };
 
@@ -15,9 +14,9 @@ use rustix::fs::{CWD, FlockOperation, Mode, OFlags, flock, openat};
 use rustix::io::Errno;
 use tokio::task::JoinSet;
 
-use crate::support::{DEADLINE, children, is_alive, kill, out, sidecar, tree, until, within, within_limit};
+use crate::support::{DEADLINE, apart, children, is_alive, kill, out, sidecar, tree, until, within};
 
-/// How many creations; set, it also says that this process is the one that makes them.
+/// How many creations.
 const CREATIONS: &str = "AGENTVM_SOAK_CREATIONS";
 /// Unless it says otherwise.
 const IN_THE_GATE: usize = 40;
@@ -130,23 +129,12 @@ async fn round(random: &mut Random, the_zygote: bool) {
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_left_of_sidecars_and_zygotes_killed_at_random_moments() {
     let name = "killed::nothing_is_left_of_sidecars_and_zygotes_killed_at_random_moments";
-    let is_chosen = std::env::args().any(|argument| argument == name);
-    let creations = std::env::var(CREATIONS).ok();
-    if !is_chosen {
-        // In a process of its own, which inherits whatever a killed parent leaves behind.
-        let mut killing = Command::new(std::env::current_exe().unwrap());
-        killing.args(["--exact", name, "--nocapture"]);
-        killing.env(CREATIONS, creations.unwrap_or_else(|| IN_THE_GATE.to_string()));
-        let limit = Duration::from_secs(3600);
-        let killed = tokio::task::spawn_blocking(move || killing.output().unwrap());
-        let output = within_limit(limit, killed).await.unwrap();
-        let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
-        print!("{said}");
-        assert!(output.status.success());
+    // It inherits whatever a killed parent leaves behind.
+    if !apart(name, Duration::from_secs(3600)).await {
         return;
     }
     rustix::process::set_child_subreaper(Some(rustix::process::getpid())).unwrap();
-    let creations: usize = creations.map_or(IN_THE_GATE, |text| text.parse().unwrap());
+    let creations: usize = std::env::var(CREATIONS).map_or(IN_THE_GATE, |text| text.parse().unwrap());
     let seed = std::env::var(SEED).map_or(5, |text| text.parse().unwrap());
     println!("{SEED}={seed}");
     let (mounts_before, mut random) = (mounts(), Random(seed));

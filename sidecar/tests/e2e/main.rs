@@ -5,9 +5,11 @@
 mod callers;
 mod capture;
 mod crowd;
+mod doctor;
 mod examples;
 mod exec;
 mod inspect;
+mod install;
 mod isolation;
 mod killed;
 mod levels;

@@ -2,15 +2,14 @@
 
 use std::{
     fs,
-    process::Command,
     time::{Duration, Instant},
 };
 
 use agentvm_sdk::ExecOptions;
 
-use crate::support::{DEADLINE, OPENED_ONCE, descriptors, out, tree, until, vm, within, within_limit};
+use crate::support::{DEADLINE, OPENED_ONCE, apart, descriptors, out, tree, until, vm, within};
 
-/// How many execs; set, it also says that this process is the one that measures.
+/// How many execs.
 const EXECS: &str = "AGENTVM_SOAK_EXECS";
 /// Unless it says otherwise.
 const IN_THE_GATE: usize = 5000;
@@ -41,18 +40,11 @@ fn part<T: Ord + Copy>(samples: &[Sample], of: fn(&Sample) -> T) -> T {
 #[tokio::test]
 async fn memory_stays_flat_and_execs_stay_fast_over_thousands_of_them() {
     let name = "soak::memory_stays_flat_and_execs_stay_fast_over_thousands_of_them";
-    let Ok(execs) = std::env::var(EXECS) else {
-        // In a process of its own: other tests use memory too.
-        let mut measuring = Command::new(std::env::current_exe().unwrap());
-        measuring.args(["--exact", name, "--nocapture"]).env(EXECS, IN_THE_GATE.to_string());
-        let limit = Duration::from_secs(300);
-        let measured = tokio::task::spawn_blocking(move || measuring.output().unwrap());
-        let output = within_limit(limit, measured).await.unwrap();
-        let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{said}");
+    // Other tests use memory too.
+    if !apart(name, Duration::from_secs(4 * 3600)).await {
         return;
-    };
-    let execs: usize = execs.parse().unwrap();
+    }
+    let execs: usize = std::env::var(EXECS).map_or(IN_THE_GATE, |text| text.parse().unwrap());
     let vm = vm().await;
     let sidecar = vm.sidecar().pid().unwrap();
     let mut samples = Vec::with_capacity(execs);

@@ -163,6 +163,21 @@ pub(crate) fn children(pid: u32) -> HashSet<u32> {
     tree(pid).into_iter().filter(parent).collect()
 }
 
+/// Runs a test once more in a process of its own, where others beside it are not seen. True in that process.
+pub(crate) async fn apart(name: &str, limit: Duration) -> bool {
+    if std::env::args().any(|argument| argument == name) {
+        return true;
+    }
+    let mut test = std::process::Command::new(std::env::current_exe().unwrap());
+    test.args(["--exact", name, "--nocapture"]);
+    let ended = tokio::task::spawn_blocking(move || test.output().unwrap());
+    let output = within_limit(limit, ended).await.unwrap();
+    let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    print!("{said}");
+    assert!(output.status.success());
+    false
+}
+
 /// Polls a future on this thread, which has no runtime.
 pub(crate) fn block_on_without_runtime<T>(future: impl Future<Output = T>) -> T {
     struct Unpark(std::thread::Thread);

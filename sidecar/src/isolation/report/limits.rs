@@ -6,7 +6,7 @@ use super::Facts;
 use crate::isolation::cgroup::{Controller, Group};
 use crate::isolation::plan::Plan;
 
-/// All there are, whether or not they were asked for.
+/// All that a VM of this level has, whether or not they were asked for.
 pub(super) fn report(plan: &Plan, config: &VmConfig, facts: &Facts, group: &Group) -> Vec<LimitReport> {
     let (limits, layer) = (&config.limits, &config.writable_layer);
     let of_group = |name, requested, controller| match group.limit(controller) {
@@ -24,7 +24,7 @@ pub(super) fn report(plan: &Plan, config: &VmConfig, facts: &Facts, group: &Grou
         missing: group.missing(Controller::Cpu).map(str::to_owned),
         ..limit("cpu_share", None, group.share(), "cgroup")
     };
-    vec![
+    let mut all = vec![
         pids,
         of_group("memory_bytes", limits.memory_bytes, Controller::Memory),
         of_group("cpu_millicores", limits.cpu_millicores, Controller::Cpu),
@@ -32,10 +32,13 @@ pub(super) fn report(plan: &Plan, config: &VmConfig, facts: &Facts, group: &Grou
         limit("open_files", limits.open_files, Some(plan.limits.open_files), "rlimit"),
         limit("file_size_bytes", limits.file_size_bytes, plan.limits.file_size.or(facts.file_size), "rlimit"),
         limit("core_bytes", limits.core_bytes, facts.core, "rlimit"),
-        limit("pid_max", None, facts.pid_max, "sysctl"),
-        limit("disk_bytes", layer.size_bytes, facts.disk.map(|(bytes, _)| bytes), "tmpfs"),
-        limit("disk_inodes", layer.inodes, facts.disk.map(|(_, inodes)| inodes), "tmpfs"),
-    ]
+    ];
+    if let Some((bytes, inodes)) = facts.disk {
+        all.push(limit("pid_max", None, facts.pid_max, "sysctl"));
+        all.push(limit("disk_bytes", layer.size_bytes, Some(bytes), "tmpfs"));
+        all.push(limit("disk_inodes", layer.inodes, Some(inodes), "tmpfs"));
+    }
+    all
 }
 
 /// Nothing enforces what is not limited.

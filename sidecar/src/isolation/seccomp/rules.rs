@@ -198,6 +198,12 @@ pub(super) fn about_the_host() -> Vec<Rule> {
     rules
 }
 
+/// Refuses calls by their number on any architecture, and nothing else.
+#[cfg(test)]
+pub(super) fn about(numbers: impl IntoIterator<Item = u32>, errno: Errno) -> Vec<Rule> {
+    numbers.into_iter().map(|number| refuse(errno, call::both(number), [])).collect()
+}
+
 fn refuse(errno: Errno, call: Syscall, conditions: impl IntoIterator<Item = Condition>) -> Rule {
     Rule { call, conditions: conditions.into_iter().collect(), errno }
 }

@@ -27,7 +27,7 @@ const fn each(x86_64: u32, aarch64: u32) -> Syscall {
     Syscall { x86_64: Some(x86_64), aarch64: Some(aarch64) }
 }
 
-const fn both(number: u32) -> Syscall {
+pub(super) const fn both(number: u32) -> Syscall {
     each(number, number)
 }
 
