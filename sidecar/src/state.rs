@@ -82,8 +82,8 @@ pub(crate) fn sweep() {
 }
 
 fn place() -> PathBuf {
-    std::env::var_os(STATE_DIR_ENV)
-        .map_or_else(|| format!("/var/tmp/agentvm-{}", geteuid().as_raw()).into(), PathBuf::from)
+    let named = std::env::var_os(STATE_DIR_ENV).and_then(|place| std::path::absolute(place).ok());
+    named.unwrap_or_else(|| format!("/var/tmp/agentvm-{}", geteuid().as_raw()).into())
 }
 
 /// Guests with ids of their own go through it, and see nothing.

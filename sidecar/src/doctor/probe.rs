@@ -7,7 +7,7 @@ use agentvm_wire::vm::{Isolation, IsolationReport, VmConfig};
 use serde::Serialize;
 
 use crate::errno;
-use crate::init::{Event, StartSpec, Stdio};
+use crate::init::{Event, StartSpec};
 use crate::zygote::{BootError, Booted, Zygote};
 
 /// What is run.
@@ -68,20 +68,8 @@ pub(super) async fn probe(zygote: &Zygote, isolation: Isolation) -> Result<Isola
 
 async fn run(booted: &mut Booted) -> Result<(), Failure> {
     let bytes = |(key, value): (&String, &String)| (key.clone().into_bytes(), value.clone().into_bytes());
-    let spec = StartSpec {
-        command: PROGRAM.into(),
-        script: false,
-        arg0: None,
-        args: Vec::new(),
-        env: booted.environment.iter().map(bytes).collect(),
-        cwd: booted.cwd.clone().into_bytes(),
-        stdin: Stdio::Null,
-        stdout: Stdio::Null,
-        stderr: Stdio::Null,
-        deadline: None,
-        cpu_limit: None,
-        memory: None,
-    };
+    let environment = booted.environment.iter().map(bytes).collect();
+    let spec = StartSpec::new(PROGRAM, environment, &booted.cwd);
     booted.commands.start(ProcessId(1), spec);
     loop {
         match booted.events.next().await {

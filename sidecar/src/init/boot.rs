@@ -105,10 +105,10 @@ pub(super) fn boot_on_host<'a>(
     umask(Mode::WGRP | Mode::WOTH);
     create_dir_all(&plan.cwd).at_path(Step::Cwd, &plan.cwd)?;
 
+    plan.reach(Step::Rlimits)?;
+    rlimits::limit_vm(&plan.limits)?;
     let mut landlock_abi = None;
     if plan.isolation == Isolation::Confined {
-        plan.reach(Step::Rlimits)?;
-        rlimits::limit_vm(&plan.limits)?;
         plan.reach(Step::Capabilities)?;
         capabilities::gain_none()?;
         plan.reach(Step::Landlock)?;

@@ -13,6 +13,9 @@ use super::{Fault, Step, devices, etc};
 /// The newest version whose rules are used; an older kernel applies those it has.
 const NEWEST: ABI = ABI::V6;
 
+/// From this version on files are not cut short by their path.
+pub(crate) const TRUNCATION: u32 = 3;
+
 /// From this version on signals to processes outside are refused.
 pub(crate) const SIGNALS: u32 = 6;
 

@@ -112,18 +112,8 @@ impl Vm {
 
     pub(super) fn spec(&self, command: &str, args: &[&str]) -> StartSpec {
         StartSpec {
-            command: command.into(),
-            script: false,
-            arg0: None,
             args: args.iter().map(|arg| arg.as_bytes().to_vec()).collect(),
-            env: bytes(&self.booted.environment),
-            cwd: self.booted.cwd.clone().into(),
-            stdin: Stdio::Null,
-            stdout: Stdio::Null,
-            stderr: Stdio::Null,
-            deadline: None,
-            cpu_limit: None,
-            memory: None,
+            ..StartSpec::new(command, bytes(&self.booted.environment), &self.booted.cwd)
         }
     }
 

@@ -82,9 +82,12 @@ async fn the_report_says_what_holds_and_what_does_not() {
         assert_eq!(partial.contains(&"everything"), !confined);
         let shares_uid = report.guest.uid == geteuid().as_raw();
         assert_eq!(partial.contains(&"supervisor"), confined && shares_uid);
-        let seen = out(&vm, "ulimit -Hn").await;
-        let open_files = report.limits.iter().find(|limit| limit.name == "open_files").unwrap();
-        assert_eq!(open_files.effective.unwrap().to_string(), seen.trim());
+        for (name, line) in [("open_files", "Max open files"), ("core_bytes", "Max core file size")] {
+            let limit = report.limits.iter().find(|limit| limit.name == name).unwrap();
+            let seen = out(&vm, &format!("grep '{line}' /proc/self/limits")).await;
+            let hard = seen.strip_prefix(line).unwrap().split_whitespace().nth(1).map(str::to_owned);
+            assert_eq!(limit.effective.map(|effective| effective.to_string()), hard, "{name}");
+        }
     }
 }
 

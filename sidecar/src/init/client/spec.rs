@@ -60,6 +60,24 @@ pub enum Stdio {
 }
 
 impl StartSpec {
+    /// A program without arguments, with nothing to read, nowhere to write, and no limits.
+    pub fn new(command: &str, env: Vec<(Vec<u8>, Vec<u8>)>, cwd: &str) -> Self {
+        Self {
+            command: command.into(),
+            script: false,
+            arg0: None,
+            args: Vec::new(),
+            env,
+            cwd: cwd.into(),
+            stdin: Stdio::Null,
+            stdout: Stdio::Null,
+            stderr: Stdio::Null,
+            deadline: None,
+            cpu_limit: None,
+            memory: None,
+        }
+    }
+
     /// The form init takes, and the descriptors that go with it.
     pub(super) fn pack(self) -> Result<(Start, Vec<OwnedFd>), Errno> {
         let count = |len: usize| u32::try_from(len).map_err(|_| Errno::TOOBIG);

@@ -29,6 +29,10 @@ pub(super) fn partial(plan: &Plan, landlock_abi: Option<u32>) -> Vec<(String, St
 
 fn confined(plan: &Plan, abi: u32, add: &mut impl FnMut(&str, &str)) {
     add("proc", "it sees the host's process table");
+    add(
+        "metadata",
+        "it may ask for names, sizes and times of the host's files by path, and watch folders for changes",
+    );
     if !plan.shares_uid() {
         return;
     }
@@ -38,6 +42,12 @@ fn confined(plan: &Plan, abi: u32, add: &mut impl FnMut(&str, &str)) {
         "of files of the sidecar's user it may change modes, times and extended attributes by path",
     );
     add("priorities", "it may change the priorities and processors of other processes of the sidecar's user");
+    if abi < landlock::TRUNCATION {
+        add(
+            "truncation",
+            "it may empty files of the sidecar's user by path: that is refused only since Linux 6.2",
+        );
+    }
     if abi < landlock::SIGNALS {
         add(
             "signals",

@@ -85,18 +85,23 @@ fn numbers(names: &[&str], arch: Arch) -> BTreeSet<u32> {
 #[test]
 fn over_the_whole_table_exactly_the_listed_calls_are_refused_outright() {
     for filter in filters(false).chain(filters(true)) {
-        let (refused, absent) = (numbers(&REFUSED, filter.arch), numbers(&ABSENT, filter.arch));
-        // `socket` and `socketpair` with all-zero arguments ask for AF_UNSPEC, which no list allows.
-        let sockets = numbers(&["SOCKET", "SOCKETPAIR"], filter.arch);
-        for number in 0..=HIGHEST {
-            let expected = match number {
-                number if refused.contains(&number) => Verdict::Errno(libc::EPERM),
-                number if absent.contains(&number) => Verdict::Errno(libc::ENOSYS),
-                number if sockets.contains(&number) => Verdict::Errno(libc::EAFNOSUPPORT),
-                _ => Verdict::Allow,
-            };
-            assert_eq!(filter.number(number, &[]), expected, "{:?} {number}", filter.arch);
-        }
+        refuses_exactly(&REFUSED, filter.arch, |number| filter.number(number, &[]));
+    }
+}
+
+/// Looks at the whole table, with all-zero arguments.
+fn refuses_exactly(refused: &[&str], arch: Arch, judge: impl Fn(u32) -> Verdict) {
+    let (refused, absent) = (numbers(refused, arch), numbers(&ABSENT, arch));
+    // With such arguments they ask for AF_UNSPEC, which no list allows.
+    let sockets = numbers(&["SOCKET", "SOCKETPAIR"], arch);
+    for number in 0..=HIGHEST {
+        let expected = match number {
+            number if refused.contains(&number) => Verdict::Errno(libc::EPERM),
+            number if absent.contains(&number) => Verdict::Errno(libc::ENOSYS),
+            number if sockets.contains(&number) => Verdict::Errno(libc::EAFNOSUPPORT),
+            _ => Verdict::Allow,
+        };
+        assert_eq!(judge(number), expected, "{arch:?} {number}");
     }
 }
 
@@ -318,17 +323,7 @@ fn without_namespaces_everything_that_finds_others_of_the_host_is_refused_as_wel
         let program = Programs::compile_for_host(arch);
         let judge =
             |number, arguments| verdict(&program, &Call { arch: audit_arch(arch), number, arguments });
-        let refused = &numbers(&REFUSED, arch) | &numbers(&ipc, arch);
-        let (absent, sockets) = (numbers(&ABSENT, arch), numbers(&["SOCKET", "SOCKETPAIR"], arch));
-        for number in 0..=HIGHEST {
-            let expected = match number {
-                number if refused.contains(&number) => Verdict::Errno(libc::EPERM),
-                number if absent.contains(&number) => Verdict::Errno(libc::ENOSYS),
-                number if sockets.contains(&number) => Verdict::Errno(libc::EAFNOSUPPORT),
-                _ => Verdict::Allow,
-            };
-            assert_eq!(judge(number, [0; 6]), expected, "{arch:?} {number}");
-        }
+        refuses_exactly(&[&REFUSED[..], &ipc].concat(), arch, |number| judge(number, [0; 6]));
         let call = |call: Syscall, arguments| judge(call.number(arch).unwrap(), arguments);
         for family in [libc::AF_UNIX, libc::AF_INET, libc::AF_NETLINK] {
             let family = u64::from(family.cast_unsigned());
