@@ -28,7 +28,7 @@ pub(crate) fn run(seconds: Option<u64>) -> Result<ExitCode> {
     let (target_folder, host) = (root.join("target/fuzz"), host()?);
     // Named, so that the flags are not for build scripts.
     let mut build = cargo()?;
-    build.args(["build", "--locked", "--release", "--manifest-path", "fuzz/Cargo.toml", "--target", &host]);
+    build.args(["build", "--release", "--manifest-path", "fuzz/Cargo.toml", "--target", &host]);
     build.arg("--target-dir").arg(&target_folder).env("RUSTFLAGS", COVERAGE);
     child::succeed(&mut build, BUILD_LIMIT)?;
     let mut names: Vec<String> = fs::read_dir(root.join("fuzz/fuzz_targets"))?

@@ -21,7 +21,7 @@ impl Server<'_> {
     /// Writes a row for every process with a higher pid, rising.
     pub(super) fn write_table(&self, members: &Members, after: u32, rows: &mut Writer) -> Result<(), Errno> {
         let own = getpid();
-        let reader = Reader::new(members, &self.table, self.machine_start_ms, own).ok_or(Errno::SRCH)?;
+        let reader = Reader::new(members, self, own).ok_or(Errno::SRCH)?;
         for pid in members.pids()? {
             if pid.as_raw_nonzero().get().unsigned_abs() <= after {
                 continue;
@@ -62,11 +62,13 @@ fn birth(stat: &Stat, pid: Pid) -> Birth {
 }
 
 impl<'a> Reader<'a> {
-    fn new(members: &'a Members, table: &'a Table, boot_ms: u64, own: Pid) -> Option<Self> {
+    fn new(members: &'a Members, server: &'a Server<'_>, own: Pid) -> Option<Self> {
+        let table = &server.table;
         let since = birth(&Place::of(members.folder(), own).ok()?.stat()?, own);
         let starting = table.iter().filter(|process| process.is_starting());
-        let unknown = starting.filter_map(|process| members.mark(process.pid)).collect();
-        Some(Self { members, table, boot_ms, since, unknown })
+        let starting = starting.filter_map(|process| members.mark(process.pid));
+        let unknown = starting.chain(server.spare_mark()).collect();
+        Some(Self { members, table, boot_ms: server.machine_start_ms, since, unknown })
     }
 
     /// `None` also for what was forked after this helper: it belongs to a later table.

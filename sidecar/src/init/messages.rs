@@ -29,6 +29,8 @@ pub(crate) enum Request {
         process: ProcessId,
         /// What it shall be.
         start: Start,
+        /// The spare that was sent `start` and the descriptors already, and is it if it lived to receive them.
+        spare: Option<u32>,
     },
     /// Signal a process that was started.
     Signal {
@@ -167,6 +169,16 @@ pub(crate) enum Reply {
     CpuLimit {
         /// Which.
         process: ProcessId,
+    },
+    /// There is a spare, for one [`Start`]. Descriptor: the socket to send that to.
+    Spare {
+        /// Its number, rising.
+        spare: u32,
+    },
+    /// There is not any more, and nothing was sent to it.
+    NoSpare {
+        /// Its number.
+        spare: u32,
     },
     /// It ended.
     Exited {

@@ -27,14 +27,14 @@ impl Server<'_> {
 
     fn take(&mut self, Change { pid, kind }: Change) -> Result<(), Gone> {
         self.helper_changed(pid, kind)?;
-        self.spare_changed(pid, kind);
         if let Some(exit) = exit(kind) {
+            self.spare_ended(pid, exit)?;
             return self.ended(pid, exit);
         }
         match kind {
             ChangeKind::Stopped => {
                 // A guest may stop itself and others of its own, but not what still runs our code.
-                if self.is_helper(pid) || self.is_spare(pid) || self.still_starts(pid)? {
+                if self.is_helper(pid) || self.is_waiting_spare(pid) || self.still_starts(pid)? {
                     // It is our unreaped child, so the pid is its own.
                     let _ = kill_process(pid, Signal::CONT);
                 }
@@ -64,7 +64,7 @@ impl Server<'_> {
         Ok(true)
     }
 
-    fn ended(&mut self, pid: Pid, exit: Exit) -> Result<(), Gone> {
+    pub(super) fn ended(&mut self, pid: Pid, exit: Exit) -> Result<(), Gone> {
         // The end of a child also ends its socket: what is in there is the outcome of its start.
         self.finish_start(pid)?;
         match self.table.remove(pid) {
