@@ -160,9 +160,9 @@ impl Events {
         }));
         loop {
             match self.connection.receive() {
-                Ok(Some(packet)) => self.ready.extend(self.translate(packet)),
+                Ok(Some(packet)) if packet.message.is_sound() => self.ready.extend(self.translate(packet)),
                 // An init that does not speak our language is ended; its end is the event.
-                Err(Errno::BADMSG | Errno::MSGSIZE) => return self.connection.kill(),
+                Ok(Some(_)) | Err(Errno::BADMSG | Errno::MSGSIZE) => return self.connection.kill(),
                 Ok(None) | Err(_) => return,
             }
         }
