@@ -1,7 +1,12 @@
 //! How bytes get to a sidecar and back.
 
-use std::{fmt, io, path::PathBuf, sync::Arc};
+use std::{
+    fmt, io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
+use agentvm_socket::Socket;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::UnixStream,
@@ -59,7 +64,7 @@ impl Connector {
                 let (socket, launched) = program.launch()?;
                 Ok((Box::new(socket), Some(launched)))
             }
-            Self::Unix(path, _) => match UnixStream::connect(&path).await {
+            Self::Unix(path, _) => match connect_unix(&path).await {
                 Ok(socket) => Ok((Box::new(socket), None)),
                 Err(error) => Err(not_connected(&format!("unix:{}", path.display()), error)),
             },
@@ -77,6 +82,10 @@ impl Connector {
             Self::Launch(_) | Self::Transport(_) => None,
         }
     }
+}
+
+async fn connect_unix(path: &Path) -> io::Result<Socket> {
+    Socket::new(UnixStream::connect(path).await?.into_std()?)
 }
 
 fn not_connected(what: &str, error: io::Error) -> ClientError {

@@ -6,6 +6,7 @@
 pub(crate) mod clone;
 pub(crate) mod descriptors;
 pub(crate) mod exec;
+pub(crate) mod memory;
 pub(crate) mod mount;
 pub(crate) mod network;
 pub(crate) mod reactor;

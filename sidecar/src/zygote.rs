@@ -303,7 +303,7 @@ impl Born {
     fn supervised(plan: &Plan, entry: &Entry) -> Result<Self, Fault> {
         let (ours, inits) = packet::pair().at(Step::Supervisor)?;
         let (supervisor, pid, pidfd) = Supervisor::start(plan, &inits, entry)?;
-        let socket = watch(ours, Interest::READABLE | Interest::WRITABLE).at(Step::Supervisor)?;
+        let socket = watch(ours, Interest::READABLE).at(Step::Supervisor)?;
         Ok(Self { socket, pid, pidfd, ending: Ending::Supervisor(supervisor) })
     }
 

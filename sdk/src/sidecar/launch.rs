@@ -5,17 +5,17 @@ use std::{
     env, io,
     os::{
         fd::OwnedFd,
-        unix::{fs::MetadataExt as _, net::UnixStream as StdUnixStream, process::ExitStatusExt as _},
+        unix::{fs::MetadataExt as _, net::UnixStream, process::ExitStatusExt as _},
     },
     path::{Path, PathBuf},
     process::{ExitStatus, Stdio},
     time::Duration,
 };
 
+use agentvm_socket::Socket;
 use agentvm_wire::launch::{INHERITED_ARG, LAUNCHED_ENV, SIDECAR_ARG0, SIDECAR_ENV};
 use tokio::{
     io::AsyncReadExt as _,
-    net::UnixStream,
     process::{Child, ChildStderr, Command},
     time::timeout,
 };
@@ -75,16 +75,15 @@ impl Program {
     }
 
     /// Starts it; blocks for the time of a fork and an exec.
-    pub(crate) fn launch(&self) -> Result<(UnixStream, Launched), ClientError> {
+    pub(crate) fn launch(&self) -> Result<(Socket, Launched), ClientError> {
         self.try_launch().map_err(|error| ClientError::SidecarLaunch {
             status: format!("{}: {error}", self.0.display()),
             stderr_tail: String::new(),
         })
     }
 
-    fn try_launch(&self) -> io::Result<(UnixStream, Launched)> {
-        let (ours, theirs) = StdUnixStream::pair()?;
-        ours.set_nonblocking(true)?;
+    fn try_launch(&self) -> io::Result<(Socket, Launched)> {
+        let (ours, theirs) = UnixStream::pair()?;
         let kept = env::vars_os().filter(|(key, _)| {
             let key = key.to_string_lossy();
             KEPT_VARIABLES.contains(&&*key) || key.starts_with("AGENTVM_")
@@ -102,7 +101,7 @@ impl Program {
             .process_group(0)
             .spawn()?;
         let stderr = child.stderr.take();
-        Ok((UnixStream::from_std(ours)?, Launched { child, stderr, tail: Vec::new() }))
+        Ok((Socket::new(ours)?, Launched { child, stderr, tail: Vec::new() }))
     }
 }
 

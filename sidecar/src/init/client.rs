@@ -19,6 +19,7 @@ pub(in crate::init) use spec::now_ns;
 pub use spec::{MemoryLimit, StartSpec, Stdio};
 
 use crate::isolation::cgroup::Group;
+use crate::packet::Packet;
 
 use super::messages::{Exit, Reply, Request, StartStep};
 
@@ -95,7 +96,7 @@ impl Commands {
     pub fn start(&self, process: ProcessId, spec: StartSpec) {
         match spec.pack() {
             Ok((start, descriptors)) => {
-                self.connection.send(&Request::Start { process, start }, descriptors);
+                self.connection.send_start(process, start, descriptors);
             }
             Err(errno) => self.connection.fail_start(process, errno),
         }
@@ -104,7 +105,7 @@ impl Commands {
     /// Signals a started process; [`Event::Signaled`] with this token answers. One that is still being started gets
     /// the signal once it has executed its command; one that has ended gets nothing.
     pub fn signal(&self, token: u64, process: ProcessId, signal: i32, target: SignalTarget) {
-        self.connection.send(&Request::Signal { token, process, signal, target }, Vec::new());
+        self.connection.ask(&Request::Signal { token, process, signal, target });
     }
 
     /// A started process's time is up: its tree is killed, or its start given up, which
@@ -159,16 +160,19 @@ impl Events {
         }));
         loop {
             match self.connection.receive() {
-                Ok(Some(reply)) => self.ready.extend(self.translate(&reply)),
+                Ok(Some(packet)) if packet.message.is_sound() => self.ready.extend(self.translate(packet)),
                 // An init that does not speak our language is ended; its end is the event.
-                Err(Errno::BADMSG | Errno::MSGSIZE) => return self.connection.kill(),
+                Ok(Some(_)) | Err(Errno::BADMSG | Errno::MSGSIZE) => return self.connection.kill(),
                 Ok(None) | Err(_) => return,
             }
         }
     }
 
-    fn translate(&self, reply: &Reply) -> Option<Event> {
-        Some(match *reply {
+    fn translate(&self, Packet { message, descriptors }: Packet<Reply>) -> Option<Event> {
+        if let Reply::Started { .. } | Reply::StartFailed { .. } | Reply::Signaled { .. } = message {
+            self.connection.answered();
+        }
+        Some(match message {
             Reply::Started { process, pid, started_at_ms } => Event::Started { process, pid, started_at_ms },
             Reply::StartFailed { process, step, errno } => Event::StartFailed { process, step, errno },
             Reply::CpuLimit { process } => Event::CpuLimit { process },
@@ -176,6 +180,14 @@ impl Events {
             Reply::Signaled { token, delivered } => Event::Signaled { token, delivered },
             Reply::Read { token, outcome } => {
                 self.connection.finish_reading(token, outcome);
+                return None;
+            }
+            Reply::Spare { spare } => {
+                self.connection.keep_spare(spare, descriptors.into_iter().next()?);
+                return None;
+            }
+            Reply::NoSpare { spare } => {
+                self.connection.drop_spare(spare);
                 return None;
             }
         })

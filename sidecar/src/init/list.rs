@@ -21,7 +21,7 @@ impl Server<'_> {
     /// Writes a row for every process with a higher pid, rising.
     pub(super) fn write_table(&self, members: &Members, after: u32, rows: &mut Writer) -> Result<(), Errno> {
         let own = getpid();
-        let reader = Reader::new(members, &self.table, self.machine_start_ms, own).ok_or(Errno::SRCH)?;
+        let reader = Reader::new(members, self, own).ok_or(Errno::SRCH)?;
         for pid in members.pids()? {
             if pid.as_raw_nonzero().get().unsigned_abs() <= after {
                 continue;
@@ -62,11 +62,13 @@ fn birth(stat: &Stat, pid: Pid) -> Birth {
 }
 
 impl<'a> Reader<'a> {
-    fn new(members: &'a Members, table: &'a Table, boot_ms: u64, own: Pid) -> Option<Self> {
+    fn new(members: &'a Members, server: &'a Server<'_>, own: Pid) -> Option<Self> {
+        let table = &server.table;
         let since = birth(&Place::of(members.folder(), own).ok()?.stat()?, own);
         let starting = table.iter().filter(|process| process.is_starting());
-        let unknown = starting.filter_map(|process| members.mark(process.pid)).collect();
-        Some(Self { members, table, boot_ms, since, unknown })
+        let starting = starting.filter_map(|process| members.mark(process.pid));
+        let unknown = starting.chain(server.spare_mark()).collect();
+        Some(Self { members, table, boot_ms: server.machine_start_ms, since, unknown })
     }
 
     /// `None` also for what was forked after this helper: it belongs to a later table.
@@ -82,7 +84,7 @@ impl<'a> Reader<'a> {
         // … and of memory and files, which the main thread may have left to others.
         let (place, living) = place.of_the_living(&stat);
         let (args, args_truncated) = args(&place);
-        let forked = self.boot_ms.saturating_add(stat.start_ticks * (1000 / TICKS_PER_SECOND));
+        let forked = started_ms(self.boot_ms, &stat);
         Some(Row {
             process: started.map(|process| process.id),
             root: self.owner(pid, stat.ppid),
@@ -112,11 +114,18 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// When a process was forked, in milliseconds since the epoch.
+pub(super) fn started_ms(boot_ms: u64, stat: &Stat) -> u64 {
+    boot_ms.saturating_add(stat.start_ticks.saturating_mul(1000 / TICKS_PER_SECOND))
+}
+
 /// Arguments, and whether there are more.
 fn args(place: &Place) -> (Vec<Vec<u8>>, bool) {
-    let Some(mut text) = place.read("cmdline", 0, MAX_ARGS_BYTES + 1) else {
-        return (Vec::new(), false);
-    };
+    place.read("cmdline", 0, MAX_ARGS_BYTES + 1).map_or((Vec::new(), false), split_args)
+}
+
+/// The text holds one byte more than is wanted, if there are as many.
+pub(super) fn split_args(mut text: Vec<u8>) -> (Vec<Vec<u8>>, bool) {
     let truncated = text.len() > MAX_ARGS_BYTES;
     text.truncate(MAX_ARGS_BYTES);
     if text.is_empty() {

@@ -1,7 +1,7 @@
 //! Init's event loop: requests in, children reaped, replies out; nothing in it waits for anything else.
 
 use std::collections::VecDeque;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use agentvm_wire::id::ProcessId;
@@ -46,6 +46,7 @@ pub(super) struct Server<'a> {
     pub(super) terminating: bool,
     pub(super) helpers: Helpers,
     pub(super) spare: Option<Spare>,
+    pub(super) last_spare: u32,
     /// A start has been served, and others may follow it.
     pub(super) spare_is_due: bool,
     /// Milliseconds since the epoch.
@@ -55,7 +56,7 @@ pub(super) struct Server<'a> {
     children: OwnedFd,
     /// Replies the socket has no room for. Sidecar reads; bounded by `MAX_WAITING_REPLIES` and the number of
     /// processes; when it is full, requests are not read.
-    waiting: VecDeque<Vec<u8>>,
+    waiting: VecDeque<(Vec<u8>, Option<OwnedFd>)>,
     interest: EventFlags,
     buffer: Vec<u8>,
 }
@@ -92,6 +93,7 @@ impl<'a> Server<'a> {
             terminating: false,
             helpers: Helpers::new(),
             spare: None,
+            last_spare: 0,
             spare_is_due: false,
             machine_start_ms: 0,
             socket,
@@ -123,14 +125,12 @@ impl<'a> Server<'a> {
         }
         self.give_up_late_starts();
         self.give_up_late_helpers();
-        self.give_up_old_spare();
         self.kill_trees()?;
         self.watch_cpu()?;
         if self.terminating && self.waiting.is_empty() && self.members.are_gone() {
             return Err(Gone);
         }
-        self.make_spare_if_due();
-        Ok(())
+        self.make_spare_if_due()
     }
 
     fn talk(&mut self, flags: EventFlags) -> Result<(), Gone> {
@@ -153,15 +153,16 @@ impl<'a> Server<'a> {
 
     fn handle(&mut self, request: Request, descriptors: Vec<OwnedFd>) -> Result<(), Gone> {
         match request {
-            Request::Start { process, start } => {
+            Request::Start { process, start, spare } => {
                 if self.table.by_id(process).is_some() {
+                    self.refuse(spare);
                     return self.reply(&Reply::StartFailed {
                         process,
                         step: super::StartStep::Request,
                         errno: libc::EEXIST,
                     });
                 }
-                self.start(process, Packet { message: start, descriptors })
+                self.start(process, Packet { message: start, descriptors }, spare)
             }
             Request::Signal { token, process, signal, target } => self.signal(token, process, signal, target),
             Request::Expire { process } => self.expire(process),
@@ -202,7 +203,11 @@ impl<'a> Server<'a> {
 
     /// Sends a reply, or keeps it until the socket has room.
     pub(super) fn reply(&mut self, reply: &Reply) -> Result<(), Gone> {
-        self.waiting.push_back(packet::encode(reply));
+        self.reply_with(reply, None)
+    }
+
+    pub(super) fn reply_with(&mut self, reply: &Reply, descriptor: Option<OwnedFd>) -> Result<(), Gone> {
+        self.waiting.push_back((packet::encode(reply), descriptor));
         if self.waiting.len() == 1 {
             self.send_waiting()?;
         }
@@ -210,10 +215,11 @@ impl<'a> Server<'a> {
     }
 
     fn send_waiting(&mut self) -> Result<(), Gone> {
-        while let Some(bytes) = self.waiting.front() {
-            match packet::send(self.socket, bytes, &[]) {
+        while let Some((bytes, descriptor)) = self.waiting.front() {
+            let descriptors: Vec<BorrowedFd<'_>> = descriptor.iter().map(OwnedFd::as_fd).collect();
+            match packet::send(self.socket, bytes, &descriptors) {
                 Ok(()) => drop(self.waiting.pop_front()),
-                Err(Errno::AGAIN | Errno::NOBUFS | Errno::NOMEM) => break,
+                Err(Errno::AGAIN | Errno::NOBUFS | Errno::NOMEM | Errno::TOOMANYREFS) => break,
                 Err(_) => return Err(Gone),
             }
         }
@@ -247,10 +253,9 @@ impl<'a> Server<'a> {
             Stage::Running => None,
         });
         let helpers = self.helpers.values().filter_map(Helper::deadline);
-        let spare = self.spare.as_ref().and_then(Spare::deadline);
         let kills = self.kills.iter().map(|kill| kill.next);
         let cpu = self.cpu_watches.iter().map(|watch| watch.next);
-        starts.chain(helpers).chain(spare).chain(kills).chain(cpu).min()
+        starts.chain(helpers).chain(kills).chain(cpu).min()
     }
 
     /// The time of a process is up: it ends with its tree, or is not started.

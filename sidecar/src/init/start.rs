@@ -4,7 +4,7 @@
 //! ```text
 //!   child:  prepare ──► request ──► become the guest ──► Told::Go ────► exec
 //!                       │ came with the fork,          └► Told::Fault   └► Told::Fault
-//!                       └ or is awaited: a spare
+//!                       └ or is awaited for a while: a spare
 //! ```
 //!
 //! What the child tells comes over a close-on-exec socket of its own, which init watches. The socket's end means that
@@ -40,6 +40,9 @@ use crate::sys::{SingleThreaded, descriptors, signals};
 
 /// How long a child may take until exec. It runs no guest code before that; only being stopped can delay it.
 pub(super) const DEADLINE: Duration = Duration::from_secs(10);
+
+/// How long a spare waits: an idle VM has none, and no process looks much older than its start.
+const PATIENCE: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
 /// A child that still runs our code.
 #[derive(Debug)]
@@ -90,9 +93,18 @@ enum Told {
     Fault(StartFault),
 }
 
-/// Forks a child that becomes what is requested; without a request, one that waits for it.
+/// How a child gets to know what it is to become.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Wanted<'a> {
+    /// It knows.
+    This(&'a Packet<Start>),
+    /// Over a socket.
+    From(&'a OwnedFd),
+}
+
+/// Forks a child that becomes what is wanted.
 pub(super) fn fork_child(
-    request: Option<&Packet<Start>>,
+    wanted: Wanted<'_>,
     terms: &Terms<'_>,
     proof: SingleThreaded,
 ) -> Result<Child, StartFault> {
@@ -101,7 +113,7 @@ pub(super) fn fork_child(
         Forked::Parent(pid) => Ok(Child { pid, socket: inits }),
         Forked::Child => {
             drop(inits);
-            let Err(fault) = run(request, terms, &childs);
+            let Err(fault) = run(wanted, terms, &childs);
             // A fresh socket has room for it; without it init sees a failed handshake.
             let _ = packet::send(&childs, &packet::encode(&Told::Fault(fault)), &[]);
             exit_now(127)
@@ -110,19 +122,22 @@ pub(super) fn fork_child(
 }
 
 /// Is the child.
-fn run(request: Option<&Packet<Start>>, terms: &Terms<'_>, init: &OwnedFd) -> Result<Infallible, StartFault> {
+fn run(wanted: Wanted<'_>, terms: &Terms<'_>, init: &OwnedFd) -> Result<Infallible, StartFault> {
     signals::unblock_all().map_err(at(StartStep::Session))?;
     signals::restore(libc::SIGXFSZ);
     setsid().map_err(at(StartStep::Session))?;
     terms.accept().map_err(at(StartStep::Limits))?;
     let mark = own_mark(terms.plan).map_err(at(StartStep::Handshake))?;
-    if let Some(request) = request {
-        return become_guest_and_exec(request, terms.plan, mark, init);
+    match wanted {
+        Wanted::This(request) => become_guest_and_exec(request, terms.plan, mark, init),
+        Wanted::From(socket) => {
+            let kept = [init.as_raw_fd(), socket.as_raw_fd()];
+            descriptors::close_all_but(kept).map_err(at(StartStep::Stdio))?;
+            // Never dropped: the child closes by number what came along, as it does with what came by the fork.
+            let request = ManuallyDrop::new(await_request(socket));
+            become_guest_and_exec(&request, terms.plan, mark, init)
+        }
     }
-    descriptors::close_all_but([init.as_raw_fd()]).map_err(at(StartStep::Stdio))?;
-    // Never dropped: the child closes by number what came along, as it does with what came by the fork.
-    let request = ManuallyDrop::new(await_request(init)?);
-    become_guest_and_exec(&request, terms.plan, mark, init)
 }
 
 /// Its UTS namespace in a sandbox, elsewhere its session, which it has just begun.
@@ -133,10 +148,13 @@ fn own_mark(plan: &Plan) -> rustix::io::Result<u64> {
     }
 }
 
-fn await_request(init: &OwnedFd) -> Result<Packet<Start>, StartFault> {
+/// Ends the child, without a word, if nothing comes: init then starts another one, should something have been sent.
+fn await_request(socket: &OwnedFd) -> Packet<Start> {
     let mut buffer = [0; packet::MAX_BYTES];
-    let request = packet::receive(init, &mut buffer, RecvFlags::empty()).map_err(at(StartStep::Request))?;
-    request.ok_or(StartFault::new(StartStep::Request, Errno::PIPE))
+    let came = poll(&mut [PollFd::new(socket, PollFlags::IN)], Some(&PATIENCE)).is_ok_and(|ready| ready == 1);
+    let request = came.then(|| packet::receive(socket, &mut buffer, RecvFlags::DONTWAIT));
+    let Some(Ok(Some(request))) = request else { exit_now(0) };
+    request
 }
 
 fn become_guest_and_exec(
@@ -210,6 +228,12 @@ pub(super) fn is_decided(socket: &OwnedFd) -> bool {
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
     let mut watched = [PollFd::new(socket, PollFlags::empty())];
     poll(&mut watched, Some(&now)).is_ok() && watched[0].revents().contains(PollFlags::HUP)
+}
+
+/// Whether a child has told anything that was not read yet.
+pub(super) fn has_spoken(socket: &OwnedFd) -> bool {
+    let flags = RecvFlags::DONTWAIT | RecvFlags::PEEK;
+    rustix::net::recv(socket, &mut [0; 1], flags).is_ok_and(|(_, len)| len > 0)
 }
 
 /// The outcome of a start whose socket has ended: the command was executed, or what failed.

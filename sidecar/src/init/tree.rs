@@ -150,10 +150,10 @@ impl Server<'_> {
         let root = self.table.by_id(id).map(|process| process.pid);
         let Some((member, pin)) = self.members.pin(mark, root) else { return Ok(None) };
         // It may have been another's before it was held: that of a process which has just executed its command, and
-        // whose mark is not known yet, or that of the spare, which is nobody's yet.
+        // whose mark is not known yet, or that of the spare, whose name is not.
         self.finish_decided_starts()?;
         let is_starting = self.table.by_pid(member).is_some_and(|process| process.is_starting());
-        let starts = is_starting || self.is_spare(member);
+        let starts = is_starting || self.spare_mark() == Some(mark);
         Ok((!starts && self.table.mark_of(id) == Some(mark)).then_some((mark, pin)))
     }
 

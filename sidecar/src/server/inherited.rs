@@ -1,8 +1,8 @@
 //! Serving the client that launched this process.
 
-use std::{io, os::unix::net::UnixStream as StdUnixStream};
+use std::{io, os::unix::net::UnixStream};
 
-use tokio::net::UnixStream;
+use agentvm_socket::Socket;
 use tokio_util::sync::CancellationToken;
 
 use super::{ServeError, accept, run};
@@ -19,7 +19,7 @@ pub(crate) fn serve_inherited() -> Result<(), ServeError> {
     let socket = take_socket().map_err(ServeError::NoSocket)?;
     let zygote = Zygote::start();
     run(async {
-        let socket = UnixStream::from_std(socket).map_err(ServeError::NoSocket)?;
+        let socket = Socket::new(socket).map_err(ServeError::NoSocket)?;
         let socket = accept(socket).await.map_err(|error| ServeError::Handshake(Box::new(error)))?;
         // Its client alone says when it ends.
         session::serve(zygote, socket, Admission::Launched, Policy::everything(), CancellationToken::new())
@@ -28,10 +28,8 @@ pub(crate) fn serve_inherited() -> Result<(), ServeError> {
     })
 }
 
-fn take_socket() -> io::Result<StdUnixStream> {
+fn take_socket() -> io::Result<UnixStream> {
     let socket = launch::take_standard_input(1)?;
     rustix::net::sockopt::socket_type(&socket)?;
-    let socket = StdUnixStream::from(socket);
-    socket.set_nonblocking(true)?;
-    Ok(socket)
+    Ok(socket.into())
 }

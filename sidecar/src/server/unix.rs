@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use agentvm_socket::Socket;
 use rustix::fs::Mode;
 use tokio::{
     net::{UnixListener, UnixStream},
@@ -106,12 +107,12 @@ async fn listen(listener: &UnixListener, zygote: &Zygote, config: &UnixListenerC
 }
 
 /// The next client of our own user, as soon as there is a place for a stranger.
-async fn admit(listener: &UnixListener, strangers: &Arc<Semaphore>) -> (UnixStream, OwnedSemaphorePermit) {
+async fn admit(listener: &UnixListener, strangers: &Arc<Semaphore>) -> (Socket, OwnedSemaphorePermit) {
     loop {
         let place = strangers.clone().acquire_owned().await.expect("nobody closes the semaphore");
-        match listener.accept().await {
-            Ok((socket, _)) if is_own_user(&socket) => return (socket, place),
-            Ok(_) => tracing::warn!("a client of another user was turned away"),
+        match accept_own(listener).await {
+            Ok(Some(socket)) => return (socket, place),
+            Ok(None) => tracing::warn!("a client of another user was turned away"),
             Err(error) => {
                 tracing::warn!(%error, "a client could not be accepted");
                 // Out of descriptors, most likely: those that end make room.
@@ -121,9 +122,15 @@ async fn admit(listener: &UnixListener, strangers: &Arc<Semaphore>) -> (UnixStre
     }
 }
 
+/// The next client, if it is of our own user.
+async fn accept_own(listener: &UnixListener) -> io::Result<Option<Socket>> {
+    let (socket, _) = listener.accept().await?;
+    if is_own_user(&socket) { Socket::new(socket.into_std()?).map(Some) } else { Ok(None) }
+}
+
 /// A client's whole visit.
 async fn greet(
-    socket: UnixStream,
+    socket: Socket,
     place: OwnedSemaphorePermit,
     zygote: Zygote,
     config: UnixListenerConfig,

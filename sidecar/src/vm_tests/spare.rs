@@ -25,6 +25,26 @@ fn here() -> Done {
 }
 
 #[test]
+fn a_spare_becomes_the_next_process() {
+    let mut vm = Vm::new();
+    // A machine that is slow for a moment may have lost it meanwhile.
+    let becomes_it = (0..20).any(|_| {
+        let spare = vm.sh(&format!("{FIND_SPARE} echo $p")).output;
+        let (id, spec) = (vm.id(), vm.spec("true", &[]));
+        vm.booted.commands.start(id, spec);
+        loop {
+            match vm.event() {
+                Event::Started { process, pid, .. } if process == id => {
+                    break spare.trim() == pid.to_string();
+                }
+                _ => {}
+            }
+        }
+    });
+    assert!(becomes_it);
+}
+
+#[test]
 fn a_killed_spare_costs_no_start() {
     for config in configs() {
         let mut vm = Vm::with(&config);

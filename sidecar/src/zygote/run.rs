@@ -21,7 +21,7 @@ use crate::isolation::seccomp::Programs;
 use crate::isolation::{At as _, Fault, Step, identity, kernel, uid_ranges};
 use crate::packet::{self, Packet};
 use crate::sys::clone::{Forked, fork_into_namespaces, unshare};
-use crate::sys::{SingleThreaded, descriptors, exec, signals};
+use crate::sys::{SingleThreaded, descriptors, exec, memory, signals};
 
 /// The namespaces of a VM that init is cloned into; it makes that of control groups once it is in its own.
 const NAMESPACES: UnshareFlags = UnshareFlags::NEWUSER
@@ -83,6 +83,7 @@ impl Nursery {
         reach(Step::Base)?;
         let base = Base::build()?;
         let programs = Programs::compile();
+        memory::give_back();
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let proc = openat(CWD, "/proc", flags, Mode::empty()).at_path(Step::Base, "/proc")?;
         Ok(Self { base, programs, proc, niceness: Niceness::lower(), proof })

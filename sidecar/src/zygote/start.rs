@@ -9,7 +9,6 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
 use rustix::time::Timespec;
-use tokio::io::Interest;
 
 use super::Description;
 use super::messages::Greeting;
@@ -20,7 +19,7 @@ use crate::isolation::plan::Plan;
 use crate::isolation::{At as _, Fault, Step};
 use crate::launch::ZYGOTE_NAME;
 use crate::packet::{self, Packet};
-use crate::sys::reactor::watch;
+use crate::sys::reactor::room;
 
 /// How long the zygote may take to prepare itself: a few milliseconds on a quiet host.
 const GREETING_LIMIT: Timespec = Timespec { tv_sec: 30, tv_nsec: 0 };
@@ -102,17 +101,10 @@ impl Process {
         let descriptors: Vec<_> = std::iter::once(inits.as_fd()).chain(entry.descriptors()).collect();
         loop {
             match packet::send(&self.socket, &bytes, &descriptors) {
-                Err(Errno::AGAIN) => self.writable().await?,
+                Err(Errno::AGAIN) => room(&self.socket).await?,
                 result => return Ok(result?),
             }
         }
-    }
-
-    async fn writable(&self) -> std::io::Result<()> {
-        let duplicate = rustix::io::fcntl_dupfd_cloexec(&self.socket, 3)?;
-        let socket = watch(duplicate, Interest::WRITABLE)?;
-        socket.writable().await.map(drop)?;
-        Ok(())
     }
 }
 

@@ -14,12 +14,12 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::init::helper::MAX_HELPERS;
-use crate::init::messages::{ReadOutcome, Reply, Request};
+use crate::init::messages::{ReadOutcome, Reply, Request, Start};
 use crate::isolation::cgroup::Group;
 use crate::isolation::uid_ranges::UidRange;
-use crate::packet;
+use crate::packet::{self, Packet};
 use crate::supervisor::Supervisor;
-use crate::sys::reactor::watch;
+use crate::sys::reactor::{room, watch};
 
 /// How soon a send is tried again that failed for want of kernel memory or descriptors (`unix(7)`, `ETOOMANYREFS`).
 const RETRY: Duration = Duration::from_millis(10);
@@ -71,6 +71,10 @@ struct Outbox {
     /// Starts that never left: process, why.
     failed: Vec<(ProcessId, Errno)>,
     readings: HashMap<u64, Expected>,
+    /// The child that waits for a start, by its number.
+    spare: Option<(u32, OwnedFd)>,
+    /// Starts and signals that init has not answered.
+    unanswered: usize,
     last_reading: u64,
     ended: bool,
 }
@@ -107,14 +111,53 @@ impl Connection {
 
     /// Sends a request now, or keeps it behind those that already wait.
     pub(super) fn send(&self, request: &Request, descriptors: Vec<OwnedFd>) {
+        self.send_from(&mut self.outbox(), request, descriptors);
+    }
+
+    /// Sends a request that is answered in its time.
+    pub(super) fn ask(&self, request: &Request) {
         let mut outbox = self.outbox();
+        outbox.unanswered += 1;
+        self.send_from(&mut outbox, request, Vec::new());
+    }
+
+    /// Sends a start, and first to the spare, if there is one and nothing else comes before.
+    pub(super) fn send_start(&self, process: ProcessId, start: Start, descriptors: Vec<OwnedFd>) {
+        let mut outbox = self.outbox();
+        let is_next = outbox.unanswered == 0 && outbox.packets.is_empty();
+        let spare = outbox.spare.take_if(|_| is_next).and_then(|(spare, socket)| {
+            let descriptors: Vec<BorrowedFd<'_>> = descriptors.iter().map(OwnedFd::as_fd).collect();
+            // It may have gone already; whether it has received this, init finds out.
+            packet::send(&socket, &packet::encode(&start), &descriptors).is_ok().then_some(spare)
+        });
+        outbox.unanswered += 1;
+        self.send_from(&mut outbox, &Request::Start { process, start, spare }, descriptors);
+    }
+
+    fn send_from(&self, outbox: &mut Outbox, request: &Request, descriptors: Vec<OwnedFd>) {
         outbox.packets.push_back((packet::encode(request), descriptors));
         if outbox.packets.len() == 1 {
-            self.flush(&mut outbox);
+            self.flush(outbox);
         }
         if !outbox.packets.is_empty() {
             self.changed.notify_one();
         }
+    }
+
+    /// Init has answered a start or a signal.
+    pub(super) fn answered(&self) {
+        let mut outbox = self.outbox();
+        outbox.unanswered = outbox.unanswered.saturating_sub(1);
+    }
+
+    /// There is a spare.
+    pub(super) fn keep_spare(&self, spare: u32, socket: OwnedFd) {
+        self.outbox().spare = Some((spare, socket));
+    }
+
+    /// There is not any more.
+    pub(super) fn drop_spare(&self, spare: u32) {
+        self.outbox().spare.take_if(|(kept, _)| *kept == spare);
     }
 
     /// Notes a start that cannot be sent at all.
@@ -171,13 +214,7 @@ impl Connection {
                     },
                     Err(_) => return true,
                 },
-                ready = self.socket.writable(), if waiting => {
-                    let mut outbox = self.outbox();
-                    self.flush(&mut outbox);
-                    if let (Ok(mut ready), false) = (ready, outbox.packets.is_empty()) {
-                        ready.clear_ready();
-                    }
-                }
+                Ok(()) = room(self.socket.get_ref()), if waiting => self.flush(&mut self.outbox()),
                 // Memory and descriptors on their way have no readiness to wait for.
                 () = tokio::time::sleep(RETRY), if waiting => {
                     self.flush(&mut self.outbox());
@@ -198,13 +235,11 @@ impl Connection {
     }
 
     /// The next reply that has arrived.
-    pub(super) fn receive(&self) -> Result<Option<Reply>, Errno> {
+    pub(super) fn receive(&self) -> Result<Option<Packet<Reply>>, Errno> {
         let mut buffer = [0; packet::MAX_BYTES];
-        // Descriptors, should a confused init send any, are closed here.
         match packet::receive(self.socket.get_ref(), &mut buffer, RecvFlags::DONTWAIT) {
-            Ok(received) => Ok(received.map(|packet| packet.message)),
             Err(Errno::AGAIN) => Ok(None),
-            Err(errno) => Err(errno),
+            received => received,
         }
     }
 
