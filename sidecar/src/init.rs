@@ -17,6 +17,8 @@ mod boot;
 pub mod client;
 mod clock;
 mod cpu;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzz;
 mod helper;
 mod inspect;
 mod list;

@@ -8,6 +8,9 @@ pub mod cli;
 #[cfg(feature = "cli")]
 mod doctor;
 mod errno;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzz;
 pub mod init;
 pub mod isolation;
 mod launch;

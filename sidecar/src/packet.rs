@@ -45,6 +45,11 @@ pub(crate) fn encode(message: &impl Serialize) -> Vec<u8> {
     postcard::to_stdvec(message).expect("a message is plain data and the buffer grows")
 }
 
+/// Decodes a message; EBADMSG if it is none.
+pub(crate) fn decode<M: DeserializeOwned>(bytes: &[u8]) -> rustix::io::Result<M> {
+    postcard::from_bytes(bytes).map_err(|_| Errno::BADMSG)
+}
+
 /// Sends an encoded message; EAGAIN if the other end has not yet taken what was sent before.
 pub(crate) fn send(
     socket: impl AsFd,
@@ -88,6 +93,6 @@ pub(crate) fn receive<M: DeserializeOwned>(
     if received.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
         return Err(Errno::MSGSIZE);
     }
-    let message = postcard::from_bytes(&buffer[..received.bytes]).map_err(|_| Errno::BADMSG)?;
+    let message = decode(&buffer[..received.bytes])?;
     Ok(Some(Packet { message, descriptors }))
 }

@@ -166,7 +166,7 @@ impl Process {
     /// The event that tells its end: what lies in the pipes at this moment is its own.
     pub(crate) fn exited(&self, exit: &Exit) -> ProcessExited {
         let killed = exit.signal == Some(Signal::KILL.number());
-        let (exit_code, signal, cause) = match exit.signal {
+        let (signal, cause) = match exit.signal {
             Some(signal) => {
                 // One that ended by itself before the kill met it has its own cause.
                 let cause = match self.doom {
@@ -174,14 +174,14 @@ impl Process {
                     None if killed && self.memory.has_run_out() => ExitCause::Oom,
                     _ => ExitCause::Signaled,
                 };
-                (128 + signal, Some(signal_name(signal)), cause)
+                (Some(signal_name(signal)), cause)
             }
-            None => (exit.exit_code.map_or(0, i32::from), None, ExitCause::Exited),
+            None => (None, ExitCause::Exited),
         };
         self.outputs.iter().for_each(|source| source.process_ended());
         ProcessExited {
             process: self.id,
-            exit_code,
+            exit_code: exit.shell_code(),
             signal,
             cause,
             core_dumped: exit.core_dumped,
@@ -216,7 +216,7 @@ impl Process {
             started_at_ms: self.started_at_ms,
             exited_at_ms: Some(exited.exited_at_ms),
             rss_bytes: 0,
-            cpu_time_us: exited.user_us + exited.sys_us,
+            cpu_time_us: exited.user_us.saturating_add(exited.sys_us),
         })
     }
 }

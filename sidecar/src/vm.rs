@@ -33,6 +33,9 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) use self::table::fuzz_rows;
+
 use self::deadlines::{Deadlines, Due, after};
 use crate::{
     init::{Commands, Event, Events},

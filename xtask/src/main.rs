@@ -3,13 +3,14 @@
 mod bench;
 mod cargo;
 mod child;
+mod fuzz;
 mod gate;
 mod soak;
 
 use std::env;
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 
 const USAGE: &str = "\
 cargo xtask test [--only STEP]... [-- LIBTEST ARGUMENTS]
@@ -17,6 +18,8 @@ cargo xtask test [--only STEP]... [-- LIBTEST ARGUMENTS]
     executable, for example a part of a test's name.
 cargo xtask escapes
     Tries what hostile guests try, and prints attempt, expected, got and positive control.
+cargo xtask fuzz [SECONDS]
+    Fuzzes what a guest can say to the sidecar, each target so long (60). Needs a C++ compiler.
 cargo xtask bench [-- ARGUMENTS]
     The benches of the sidecar, and an exec beside each storm (`storms`), in the release profile.
 cargo xtask soak
@@ -35,6 +38,8 @@ fn dispatch(words: &[String]) -> Result<ExitCode> {
     match words.split_first().map(|(verb, rest)| (verb.as_str(), rest)) {
         Some(("test", rest)) => gate::run(gate::Options::parse(rest)?),
         Some(("escapes", [])) => gate::escapes::run(),
+        Some(("fuzz", [])) => fuzz::run(None),
+        Some(("fuzz", [seconds])) => fuzz::run(Some(seconds.parse().context("seconds are a number")?)),
         Some(("bench", rest)) => bench::run(rest),
         Some(("soak", [])) => soak::run(),
         None | Some(("help" | "--help" | "-h", _)) => {

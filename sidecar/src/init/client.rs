@@ -159,9 +159,9 @@ impl Events {
         }));
         loop {
             match self.connection.receive() {
-                Ok(Some(reply)) => self.ready.extend(self.translate(&reply)),
+                Ok(Some(reply)) if reply.is_sound() => self.ready.extend(self.translate(&reply)),
                 // An init that does not speak our language is ended; its end is the event.
-                Err(Errno::BADMSG | Errno::MSGSIZE) => return self.connection.kill(),
+                Ok(Some(_)) | Err(Errno::BADMSG | Errno::MSGSIZE) => return self.connection.kill(),
                 Ok(None) | Err(_) => return,
             }
         }

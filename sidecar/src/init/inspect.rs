@@ -102,7 +102,7 @@ fn handle(place: &Place, fd: u32) -> Option<Handle> {
 }
 
 /// A field of `/proc/PID/fdinfo/N`, `proc_pid_fdinfo(5)`: `name:\tnumber`, each on a line of its own.
-fn number(info: &[u8], name: &str, radix: u32) -> Option<u64> {
+pub(super) fn number(info: &[u8], name: &str, radix: u32) -> Option<u64> {
     let lines = str::from_utf8(info).ok()?.lines();
     let mut fields = lines.filter_map(|line| line.split_once(':'));
     let (_, value) = fields.find(|(field, _)| *field == name)?;

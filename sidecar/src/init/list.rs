@@ -84,7 +84,7 @@ impl<'a> Reader<'a> {
         // … and of memory and files, which the main thread may have left to others.
         let (place, living) = place.of_the_living(&stat);
         let (args, args_truncated) = args(&place);
-        let forked = self.boot_ms.saturating_add(stat.start_ticks * (1000 / TICKS_PER_SECOND));
+        let forked = started_ms(self.boot_ms, &stat);
         Some(Row {
             process: started.map(|process| process.id),
             root: self.owner(pid, stat.ppid),
@@ -114,11 +114,18 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// When a process was forked, in milliseconds since the epoch.
+pub(super) fn started_ms(boot_ms: u64, stat: &Stat) -> u64 {
+    boot_ms.saturating_add(stat.start_ticks.saturating_mul(1000 / TICKS_PER_SECOND))
+}
+
 /// Arguments, and whether there are more.
 fn args(place: &Place) -> (Vec<Vec<u8>>, bool) {
-    let Some(mut text) = place.read("cmdline", 0, MAX_ARGS_BYTES + 1) else {
-        return (Vec::new(), false);
-    };
+    place.read("cmdline", 0, MAX_ARGS_BYTES + 1).map_or((Vec::new(), false), split_args)
+}
+
+/// The text holds one byte more than is wanted, if there are as many.
+pub(super) fn split_args(mut text: Vec<u8>) -> (Vec<Vec<u8>>, bool) {
     let truncated = text.len() > MAX_ARGS_BYTES;
     text.truncate(MAX_ARGS_BYTES);
     if text.is_empty() {

@@ -194,6 +194,16 @@ pub(crate) enum Reply {
     },
 }
 
+impl Reply {
+    /// Whether it can be believed.
+    pub(crate) fn is_sound(&self) -> bool {
+        match self {
+            Self::Exited { exit, .. } => exit.is_sound(),
+            _ => true,
+        }
+    }
+}
+
 /// How a process ended, and what it and the children it waited for used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Exit {
@@ -211,6 +221,26 @@ pub struct Exit {
     pub max_rss_bytes: u64,
     /// Milliseconds since the epoch.
     pub exited_at_ms: u64,
+}
+
+impl Exit {
+    /// Whether a kernel could have said so. An init that a guest has taken over may say anything.
+    pub(crate) fn is_sound(&self) -> bool {
+        const LAST_SIGNAL: i32 = 64;
+        match (self.exit_code, self.signal) {
+            (Some(_), None) => !self.core_dumped,
+            (None, Some(signal)) => (1..=LAST_SIGNAL).contains(&signal),
+            _ => false,
+        }
+    }
+
+    /// The code as a shell tells it: 128 and the signal for a death by one.
+    pub(crate) fn shell_code(&self) -> i32 {
+        match self.signal {
+            Some(signal) => signal.saturating_add(128),
+            None => self.exit_code.map_or(0, i32::from),
+        }
+    }
 }
 
 /// How reading went.

@@ -11,7 +11,7 @@ use super::messages::{Exit, Reply};
 use super::server::{Gone, Server};
 use super::start::{self, Go, StartFault};
 use super::table::{Mark, Stage};
-use crate::sys::wait::{Change, ChangeKind, Usage, detach, next_change};
+use crate::sys::wait::{Change, ChangeKind, detach, next_change};
 
 impl Server<'_> {
     /// Takes every change there is.
@@ -27,15 +27,11 @@ impl Server<'_> {
 
     fn take(&mut self, Change { pid, kind }: Change) -> Result<(), Gone> {
         self.helper_changed(pid, kind)?;
-        let mut ended = |exit| {
+        if let Some(exit) = exit(kind) {
             self.spare_ended(pid, exit);
-            self.ended(pid, exit)
-        };
+            return self.ended(pid, exit);
+        }
         match kind {
-            ChangeKind::Exited { code, usage } => ended(exit(Some(code), None, false, usage)),
-            ChangeKind::Killed { signal, core_dumped, usage } => {
-                ended(exit(None, Some(signal), core_dumped, usage))
-            }
             ChangeKind::Stopped => {
                 // A guest may stop itself and others of its own, but not what still runs our code.
                 if self.is_helper(pid) || self.is_waiting_spare(pid) || self.still_starts(pid)? {
@@ -51,7 +47,7 @@ impl Server<'_> {
                 detach(pid, passed);
                 Ok(())
             }
-            ChangeKind::Other => Ok(()),
+            _ => Ok(()),
         }
     }
 
@@ -152,8 +148,14 @@ impl Server<'_> {
     }
 }
 
-fn exit(exit_code: Option<u8>, signal: Option<i32>, core_dumped: bool, usage: Usage) -> Exit {
-    Exit {
+/// How a child has ended; `None` if it has not.
+pub(super) fn exit(kind: ChangeKind) -> Option<Exit> {
+    let (exit_code, signal, core_dumped, usage) = match kind {
+        ChangeKind::Exited { code, usage } => (Some(code), None, false, usage),
+        ChangeKind::Killed { signal, core_dumped, usage } => (None, Some(signal), core_dumped, usage),
+        ChangeKind::Stopped | ChangeKind::Trapped { .. } | ChangeKind::Other => return None,
+    };
+    Some(Exit {
         exit_code,
         signal,
         core_dumped,
@@ -161,7 +163,7 @@ fn exit(exit_code: Option<u8>, signal: Option<i32>, core_dumped: bool, usage: Us
         sys_us: usage.system_us,
         max_rss_bytes: usage.max_rss_bytes,
         exited_at_ms: now_ms(),
-    }
+    })
 }
 
 #[expect(clippy::disallowed_methods, reason = "it tells when, not how long")]

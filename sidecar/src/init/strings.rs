@@ -29,7 +29,7 @@ impl<'a> Strings<'a> {
             Self { bytes, arguments: start.arguments as usize, variables: start.variables as usize };
         // One NUL too many is one that was inside a string.
         let expected = 3 + strings.arguments + strings.variables;
-        if strings.all().count() == expected && strings.bytes.last() == Some(&0) {
+        if strings.count() == expected && strings.bytes.last() == Some(&0) {
             Ok(strings)
         } else {
             Err(Errno::INVAL)
@@ -38,6 +38,11 @@ impl<'a> Strings<'a> {
 
     fn all(&self) -> impl Iterator<Item = &CStr> {
         self.bytes.split_inclusive(|byte| *byte == 0).filter_map(|part| CStr::from_bytes_with_nul(part).ok())
+    }
+
+    /// How many there are.
+    pub(super) fn count(&self) -> usize {
+        self.all().count()
     }
 
     pub(super) fn cwd(&self) -> &CStr {
@@ -113,7 +118,7 @@ fn read_head(path: &CStr) -> rustix::io::Result<Vec<u8>> {
 
 /// Which program a script names in its first line, and with which single argument, execve(2); `None` without such a
 /// line.
-fn interpreter(script: &[u8]) -> Option<(CString, Option<CString>)> {
+pub(super) fn interpreter(script: &[u8]) -> Option<(CString, Option<CString>)> {
     let line = script.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?.trim_ascii();
     let end = line.iter().position(u8::is_ascii_whitespace).unwrap_or(line.len());
     let (program, argument) = (&line[..end], line[end..].trim_ascii());

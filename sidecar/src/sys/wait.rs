@@ -83,15 +83,19 @@ pub(crate) fn next_change() -> rustix::io::Result<Option<Change>> {
         system_us: microseconds(usage.ru_stime),
         max_rss_bytes: u64::try_from(usage.ru_maxrss).unwrap_or(0) * 1024,
     };
-    let kind = match code {
+    Ok(Some(Change { pid, kind: kind(code, status, usage) }))
+}
+
+/// What `si_code` and `si_status` say.
+pub(crate) fn kind(code: i32, status: i32, usage: Usage) -> ChangeKind {
+    match code {
         libc::CLD_EXITED => ChangeKind::Exited { code: status.to_le_bytes()[0], usage },
         libc::CLD_KILLED => ChangeKind::Killed { signal: status, core_dumped: false, usage },
         libc::CLD_DUMPED => ChangeKind::Killed { signal: status, core_dumped: true, usage },
         libc::CLD_STOPPED => ChangeKind::Stopped,
         libc::CLD_TRAPPED => ChangeKind::Trapped { signal: status & 0x7f },
         _ => ChangeKind::Other,
-    };
-    Ok(Some(Change { pid, kind }))
+    }
 }
 
 /// Lets a trapped child go on untraced, with `signal` (0: none) delivered to it.

@@ -129,3 +129,13 @@ fn wire_row(row: Row) -> ProcessRow {
         cpu_time_us: row.cpu_time_us,
     }
 }
+
+/// What init's helpers wrote, as it goes to the client.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) fn fuzz_rows(bytes: &[u8]) {
+    let rows: Vec<ProcessRow> = crate::init::fuzz::rows(bytes).into_iter().map(wire_row).collect();
+    let (some, last) = (!rows.is_empty(), rows.last().map(|row| row.pid));
+    let table = cut(rows, last, 100);
+    assert_eq!(!table.rows.is_empty(), some, "a page holds a row");
+    serde_json::to_string(&table).expect("a table can be written");
+}

@@ -84,7 +84,7 @@ fn numbers(names: &[&str], arch: Arch) -> BTreeSet<u32> {
 
 #[test]
 fn over_the_whole_table_exactly_the_listed_calls_are_refused_outright() {
-    for filter in filters(false) {
+    for filter in filters(false).chain(filters(true)) {
         refuses_exactly(&REFUSED, filter.arch, |number| filter.number(number, &[]));
     }
 }
@@ -102,6 +102,32 @@ fn refuses_exactly(refused: &[&str], arch: Arch, judge: impl Fn(u32) -> Verdict)
             _ => Verdict::Allow,
         };
         assert_eq!(judge(number), expected, "{arch:?} {number}");
+    }
+}
+
+#[test]
+fn over_the_whole_table_sharing_a_uid_refuses_what_names_init_and_nothing_else() {
+    const NAMING: [&str; 7] = [
+        "IOPRIO_SET",
+        "PRLIMIT64",
+        "SCHED_SETAFFINITY",
+        "SCHED_SETATTR",
+        "SCHED_SETPARAM",
+        "SCHED_SETSCHEDULER",
+        "SETPRIORITY",
+    ];
+    for (own, shared) in filters(false).zip(filters(true)) {
+        let naming = numbers(&NAMING, own.arch);
+        for number in 0..=HIGHEST {
+            // Process 1; or group 1, or again process 1, of the two calls that take a kind first.
+            let arguments = [1, 1, 0, 0, 0, 0];
+            let expected = if naming.contains(&number) {
+                Verdict::Errno(libc::EPERM)
+            } else {
+                own.number(number, &arguments)
+            };
+            assert_eq!(shared.number(number, &arguments), expected, "{:?} {number}", own.arch);
+        }
     }
 }
 
