@@ -8,6 +8,7 @@ mod reading;
 mod spec;
 
 use std::collections::VecDeque;
+use std::os::fd::AsFd as _;
 use std::sync::Arc;
 
 use agentvm_wire::{id::ProcessId, process::SignalTarget};
@@ -19,7 +20,7 @@ pub(in crate::init) use spec::now_ns;
 pub use spec::{MemoryLimit, StartSpec, Stdio};
 
 use crate::isolation::cgroup::Group;
-use crate::packet::Packet;
+use crate::packet::{Packet, is_packet_socket};
 
 use super::messages::{Exit, Reply, Request, StartStep};
 
@@ -183,7 +184,8 @@ impl Events {
                 return None;
             }
             Reply::Spare { spare } => {
-                self.connection.keep_spare(spare, descriptors.into_iter().next()?);
+                let socket = descriptors.into_iter().next();
+                self.connection.keep_spare(spare, socket.filter(|socket| is_packet_socket(socket.as_fd()))?);
                 return None;
             }
             Reply::NoSpare { spare } => {
