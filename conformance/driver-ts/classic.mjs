@@ -23,6 +23,9 @@ drive({
   onExit: async (pid, handler) => vm.onProcessExit(pid, (exit_code) => handler({ exit_code })),
   stop: async (pid) => vm.stopProcess(pid),
   kill: async (pid) => vm.killProcess(pid),
+  async signal() {
+    throw new Error("this SDK has no other signal");
+  },
   get: async (pid) => vm.getProcess(pid),
   list: async () => vm.listProcesses(),
   allProcesses: async () => vm.allProcesses(),

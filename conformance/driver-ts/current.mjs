@@ -37,6 +37,7 @@ drive({
   onExit: async (pid, handler) => vm.onProcessExit(pid, (event) => handler(exit(event))),
   stop: async (pid) => vm.process.signal(pid, "SIGTERM"),
   kill: async (pid) => vm.process.kill(pid),
+  signal: async (pid, signal) => vm.process.signal(pid, signal),
   get: async (pid) => process(await vm.process.get(pid)),
   list: async () => (await vm.process.list()).map(process),
   async allProcesses() {

@@ -90,6 +90,9 @@ class Machine {
       case "kill":
         await sdk.kill(this.#pid(order));
         return {};
+      case "signal":
+        await sdk.signal(this.#pid(order), order.signal);
+        return {};
       case "get":
         return { process: await sdk.get(this.#pid(order)) };
       case "list":
@@ -164,8 +167,14 @@ class Collected {
   }
 }
 
-function options({ env, cwd, stdin }) {
-  return { ...(env && { env }), ...(cwd !== undefined && { cwd }), ...(stdin !== undefined && { stdin: data(stdin) }) };
+function options({ env, cwd, stdin, timeout_ms, capture }) {
+  return {
+    ...(env && { env }),
+    ...(cwd !== undefined && { cwd }),
+    ...(stdin !== undefined && { stdin: data(stdin) }),
+    ...(timeout_ms !== undefined && { timeout: timeout_ms }),
+    ...(capture !== undefined && { captureStdio: capture }),
+  };
 }
 
 /** Text stays text: these SDKs take both. */

@@ -39,6 +39,8 @@ pub enum Action {
     Stop(Of),
     /// The hard end.
     Kill(Of),
+    /// Sends a signal to a process.
+    Signal(SendSignal),
     /// One spawned process.
     Get(Of),
     /// The spawned processes.
@@ -111,6 +113,12 @@ pub struct Exec {
     /// Its whole standard input.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stdin: Option<Data>,
+    /// After so long it is killed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout_ms: Option<u64>,
+    /// Whether its output is kept for the result; it is if not set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub capture: Option<bool>,
 }
 
 /// A program and its arguments.
@@ -134,6 +142,22 @@ pub struct ExecArgv {
     /// Its whole standard input.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stdin: Option<Data>,
+    /// After so long it is killed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout_ms: Option<u64>,
+    /// Whether its output is kept for the result; it is if not set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub capture: Option<bool>,
+}
+
+/// A signal for a process.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SendSignal {
+    /// The process.
+    pub process: Target,
+    /// The signal's name.
+    pub signal: String,
 }
 
 /// The name of an exec.
@@ -162,6 +186,9 @@ pub struct Spawn {
     /// Working directory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
+    /// After so long it is killed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout_ms: Option<u64>,
 }
 
 /// Which process.

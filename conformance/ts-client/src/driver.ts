@@ -10,6 +10,8 @@ import { Wire } from "./wire.ts";
 
 type Data = Parameters<typeof data>[0];
 type On = { on: string };
+type Timeout = { timeout?: number };
+type ExecOptions = Options & Timeout & { stdin?: string | Uint8Array; captureStdio?: boolean };
 type Outputs = { onStdout(bytes: Buffer): void; onStderr(bytes: Buffer): void };
 
 const listener = listenerOfTheRunner();
@@ -20,6 +22,14 @@ let vm: Vm;
 const bytes = (given: Data) => Buffer.from(data(given) as string);
 const input = (stdin: string | Uint8Array | undefined) => (stdin === undefined ? undefined : Buffer.from(stdin as string));
 const exit = ({ exitCode, signal }: Exit) => ({ exit_code: exitCode, signal });
+
+const within = (timeout: number | undefined) => (timeout === undefined ? {} : { timeout_ms: timeout });
+
+async function execute(program: { command: string; args: string[] }, { stdin, timeout, captureStdio, ...options }: ExecOptions) {
+  const result = await vm.execute({ ...program, ...within(timeout), ...options }, input(stdin));
+  const nothing = Buffer.alloc(0);
+  return captureStdio === false ? { ...result, stdout: nothing, stderr: nothing } : result;
+}
 
 function wire({ on }: On): Wire {
   const wire = wires.get(on);
@@ -36,12 +46,10 @@ drive({
     connection = await Connection.open(listener);
     vm = await Vm.create(connection, env ? { env } : {});
   },
-  exec: (command: string, { stdin, ...options }: Options & { stdin?: string | Uint8Array }) =>
-    vm.execute({ command: "sh", args: ["-c", command], ...options }, input(stdin)),
-  execArgv: (command: string, args: string[], { stdin, ...options }: Options & { stdin?: string | Uint8Array }) =>
-    vm.execute({ command, args, ...options }, input(stdin)),
-  spawn: async (command: string, args: string[], { onStdout, onStderr, ...options }: Options & Outputs) =>
-    vm.spawn({ command, args, ...options }, onStdout, onStderr),
+  exec: (command: string, given: ExecOptions) => execute({ command: "sh", args: ["-c", command] }, given),
+  execArgv: (command: string, args: string[], given: ExecOptions) => execute({ command, args }, given),
+  spawn: async (command: string, args: string[], { onStdout, onStderr, timeout, ...options }: Timeout & Options & Outputs) =>
+    vm.spawn({ command, args, ...within(timeout), ...options }, onStdout, onStderr),
   writeStdin: async (pid: number, given: string | Uint8Array) => vm.process(pid).stdin.write(input(given)!),
   closeStdin: async (pid: number) => vm.process(pid).stdin.end(),
   wait: async (pid: number) => exit(await vm.process(pid).exit),
@@ -51,6 +59,7 @@ drive({
   onOutputsEnd: (pid: number, handler: () => void) => vm.process(pid).outputsEnded.then(handler),
   stop: (pid: number) => vm.signal(pid, "SIGTERM", "group"),
   kill: (pid: number) => vm.signal(pid, "SIGKILL", "tree"),
+  signal: (pid: number, signal: string) => vm.signal(pid, signal, "process"),
   allProcesses: async () => shown(await vm.table()),
   tree: async () => tree(await vm.table()),
   dispose: () => vm.dispose(),

@@ -10,7 +10,7 @@ export interface Exit {
 }
 
 /** What to run; the streams are this file's. */
-export type Program = Pick<Execute, "process" | "command" | "args" | "env" | "cwd" | "drain">;
+export type Program = Pick<Execute, "process" | "command" | "args" | "env" | "cwd" | "drain" | "timeout_ms">;
 
 export class Process {
   /** Resolves with the exit; rejected if it was not started, or if its end will never be known. */

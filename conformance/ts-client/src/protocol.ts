@@ -90,6 +90,7 @@ export interface Execute {
   streams?: { stdin?: number; stdout?: number; stderr?: number };
   window_bytes?: number;
   drain?: { quiet_ms: number; max_ms: number };
+  timeout_ms?: number;
 }
 
 export type SignalTarget = "process" | "group" | "tree";

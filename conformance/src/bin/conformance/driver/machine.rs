@@ -1,17 +1,18 @@
 //! The VM that the steps are done to, and what they have named in it.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, time::Duration};
 
 use agentvm_conformance::{
     report::{Blob, Failure, Report},
     scenario::{
         Action,
-        action::{Create, Exec, ExecArgv, Of, Output, Spawn, Stream, Target},
+        action::{Create, Exec, ExecArgv, Of, Output, SendSignal, Spawn, Stream, Target},
         data::Data,
     },
 };
 use agentvm_sdk::{
-    AgentOs, AgentOsConfig, ClientError, ExecBytes, ExecOptions, ExitStatus, SidecarConfig, SpawnOptions,
+    AgentOs, AgentOsConfig, ClientError, ExecBytes, ExecOptions, ExitStatus, SidecarConfig, SignalTarget,
+    SpawnOptions,
 };
 use anyhow::{Context as _, Result, anyhow, bail};
 use serde::Serialize;
@@ -40,12 +41,14 @@ impl Machine {
     pub(crate) async fn perform(&mut self, action: Action) -> Result<Report> {
         match action {
             Action::Create(create) => self.create(create).await,
-            Action::Exec(Exec { command, name, env, cwd, stdin }) => {
-                let (vm, options) = (self.vm()?.clone(), exec_options(env, cwd, stdin)?);
+            Action::Exec(Exec { command, name, env, cwd, stdin, timeout_ms, capture }) => {
+                let options = exec_options(env, cwd, stdin, timeout_ms, capture)?;
+                let vm = self.vm()?.clone();
                 self.run(name, async move { vm.exec_bytes(&command, options).await }).await
             }
-            Action::ExecArgv(ExecArgv { command, args, name, env, cwd, stdin }) => {
-                let (vm, options) = (self.vm()?.clone(), exec_options(env, cwd, stdin)?);
+            Action::ExecArgv(ExecArgv { command, args, name, env, cwd, stdin, timeout_ms, capture }) => {
+                let options = exec_options(env, cwd, stdin, timeout_ms, capture)?;
+                let vm = self.vm()?.clone();
                 self.run(name, async move { vm.exec_argv_bytes(&command, args, options).await }).await
             }
             Action::Join(join) => {
@@ -77,6 +80,11 @@ impl Machine {
             }
             Action::Kill(of) => {
                 self.vm()?.kill_process(self.pid(&of.process)?)?;
+                Ok(Report::default())
+            }
+            Action::Signal(SendSignal { process, signal }) => {
+                let pid = self.pid(&process)?;
+                self.vm()?.signal_process(pid, signal.parse()?, SignalTarget::Process)?;
                 Ok(Report::default())
             }
             Action::Get(of) => {
@@ -121,6 +129,9 @@ impl Machine {
         let mut options = SpawnOptions::new().envs(spawn.env);
         if let Some(cwd) = spawn.cwd {
             options = options.cwd(cwd);
+        }
+        if let Some(timeout) = spawn.timeout_ms {
+            options = options.timeout(Duration::from_millis(timeout));
         }
         let watched = Watched::spawn(vm, &spawn.command, spawn.args, options)?;
         let pid = watched.pid();
@@ -170,6 +181,8 @@ fn exec_options(
     env: impl IntoIterator<Item = (String, String)>,
     cwd: Option<String>,
     stdin: Option<Data>,
+    timeout_ms: Option<u64>,
+    capture: Option<bool>,
 ) -> Result<ExecOptions> {
     let mut options = ExecOptions::new().envs(env);
     if let Some(cwd) = cwd {
@@ -177,6 +190,12 @@ fn exec_options(
     }
     if let Some(stdin) = stdin {
         options = options.stdin(stdin.bytes()?);
+    }
+    if let Some(timeout) = timeout_ms {
+        options = options.timeout(Duration::from_millis(timeout));
+    }
+    if let Some(capture) = capture {
+        options = options.capture_stdio(capture);
     }
     Ok(options)
 }
