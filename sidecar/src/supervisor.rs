@@ -79,9 +79,9 @@ fn supervise(
         }
     };
     drop(entry);
-    await_end(lifeline, &children, init).at(Step::Supervisor)?;
+    let awaited = await_end(lifeline, &children, init).at(Step::Supervisor);
     members.end_all();
-    Ok(())
+    awaited
 }
 
 /// Waits for the end of the lifeline or of init; collects whom others have left.

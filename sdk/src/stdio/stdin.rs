@@ -5,7 +5,7 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 
 use crate::error::ClientError;
 
@@ -51,10 +51,15 @@ impl<const N: usize> From<&[u8; N]> for StdinInput {
     }
 }
 
+/// Writes below this size are copied together where others wait before them.
+const SMALL_BYTES: usize = 4 << 10;
+
 /// The queue of one process.
 #[derive(Debug)]
 pub(crate) struct StdinQueue {
     chunks: VecDeque<Bytes>,
+    /// Small writes behind them: kept one by one they would take many times their size.
+    small: BytesMut,
     queued: u64,
     limit: u64,
     state: State,
@@ -87,7 +92,14 @@ impl StdinQueue {
 
     /// The queue of a process without standard input.
     pub(crate) fn closed() -> Self {
-        Self { chunks: VecDeque::new(), queued: 0, limit: 0, state: State::Closed, waiting: Vec::new() }
+        Self {
+            chunks: VecDeque::new(),
+            small: BytesMut::new(),
+            queued: 0,
+            limit: 0,
+            state: State::Closed,
+            waiting: Vec::new(),
+        }
     }
 
     /// Takes the bytes whole if nothing is queued or they fit; else takes none.
@@ -99,11 +111,21 @@ impl StdinQueue {
         if self.queued > 0 && self.queued + len > self.limit {
             return Err(ClientError::StdinFull { queued: self.queued, limit: self.limit });
         }
-        if len > 0 {
-            self.queued += len;
+        self.queued += len;
+        if bytes.len() < SMALL_BYTES && self.queued > len {
+            self.small.extend_from_slice(&bytes);
+        } else if len > 0 {
+            self.gather();
             self.chunks.push_back(bytes);
         }
         Ok(())
+    }
+
+    /// Small writes become a chunk.
+    fn gather(&mut self) {
+        if !self.small.is_empty() {
+            self.chunks.push_back(self.small.split().freeze());
+        }
     }
 
     /// Takes the bytes whole, once they fit or nothing is queued.
@@ -154,6 +176,9 @@ impl StdinQueue {
 
     /// The next bytes to send, at most `max`; whoever waited for room is to be woken.
     pub(crate) fn take(&mut self, max: usize, wakers: &mut Vec<Waker>) -> StdinChunk {
+        if self.chunks.is_empty() {
+            self.gather();
+        }
         let bytes = match self.chunks.front_mut() {
             Some(chunk) if chunk.len() > max => chunk.split_to(max),
             Some(_) => self.chunks.pop_front().expect("there is a front"),
@@ -161,10 +186,10 @@ impl StdinQueue {
         };
         self.queued -= bytes.len() as u64;
         wakers.append(&mut self.waiting);
-        let fin = self.state == State::Closing && self.chunks.is_empty();
+        let fin = self.state == State::Closing && self.queued == 0;
         if fin {
             self.state = State::Closed;
         }
-        StdinChunk { bytes, fin, more: !self.chunks.is_empty() }
+        StdinChunk { bytes, fin, more: self.queued > 0 }
     }
 }

@@ -363,3 +363,33 @@ fn every_subscriber_that_waits_is_woken_by_data_and_by_the_end() {
     ring.finish(&mut wakers);
     assert_eq!(wakers.len(), 4);
 }
+
+#[test]
+fn small_writes_to_standard_input_wait_and_go_out_as_one() {
+    let mut queue = StdinQueue::new(1 << 20);
+    for at in 0..100_000u32 {
+        queue.write(Bytes::copy_from_slice(&[at.to_le_bytes()[0]])).unwrap();
+    }
+    queue.write(vec![7; 10_000].into()).unwrap();
+    queue.write(Bytes::from_static(b"tail")).unwrap();
+    assert!(matches!(
+        queue.write(vec![7; 1 << 20].into()),
+        Err(ClientError::StdinFull { queued: 110_004, .. })
+    ));
+    queue.close();
+    let mut all = Vec::new();
+    let mut chunks = 0;
+    loop {
+        let StdinChunk { bytes, fin, more } = queue.take(64 << 10, &mut Vec::new());
+        all.extend_from_slice(&bytes);
+        chunks += 1;
+        assert_eq!(fin, !more);
+        if fin {
+            break;
+        }
+    }
+    assert!(chunks < 10, "{chunks} messages");
+    let expected: Vec<u8> =
+        (0..100_000u32).map(|at| at.to_le_bytes()[0]).chain([7; 10_000]).chain(*b"tail").collect();
+    assert!(all == expected);
+}

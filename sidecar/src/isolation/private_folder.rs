@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::CWD;
+use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
 
 use super::path::{Owner, make_folder};
@@ -51,14 +52,16 @@ impl PrivateFolder {
 
 /// Removes a folder in which nobody works any more; what is in there may have any mode.
 pub(crate) fn remove(folder: &Path) {
-    if fs::remove_dir_all(folder).is_err() {
+    // Root needs no modes, and must not follow a link that a guest may still have put there: to its own user that guest can
+    // do no more than it could do itself.
+    if fs::remove_dir_all(folder).is_err() && !geteuid().is_root() {
         open_up(folder);
         // What still cannot be removed stays for the next sidecar.
         let _ = fs::remove_dir_all(folder);
     }
 }
 
-/// Gives every folder below a mode that lets it be emptied. Nobody is left to put a link in our way.
+/// Gives every folder below a mode that lets it be emptied.
 fn open_up(folder: &Path) {
     use std::os::unix::fs::PermissionsExt as _;
     let mut pending: Vec<PathBuf> = vec![folder.to_owned()];

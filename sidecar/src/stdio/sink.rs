@@ -9,7 +9,7 @@ use std::{
 };
 
 use agentvm_wire::{error::Code, id::StreamId};
-use bytes::{Buf as _, Bytes};
+use bytes::{Buf as _, Bytes, BytesMut};
 use tokio::{
     io::{Interest, unix::AsyncFd},
     sync::Notify,
@@ -24,13 +24,43 @@ pub(crate) struct Sink {
     changed: Notify,
 }
 
+/// Messages below this size are copied together: each keeps the memory it was received in.
+const SMALL_BYTES: usize = 4 << 10;
+
 #[derive(Debug, Default)]
 struct Queue {
     chunks: VecDeque<Bytes>,
+    /// Small ones behind them.
+    small: BytesMut,
     /// Nothing follows the chunks.
     ends: bool,
     /// Not even the chunks are wanted.
     abandoned: bool,
+}
+
+impl Queue {
+    fn push(&mut self, payload: Bytes) {
+        if payload.len() < SMALL_BYTES {
+            self.small.extend_from_slice(&payload);
+        } else {
+            self.gather();
+            self.chunks.push_back(payload);
+        }
+    }
+
+    fn next(&mut self) -> Option<Bytes> {
+        if self.chunks.is_empty() {
+            self.gather();
+        }
+        self.chunks.pop_front()
+    }
+
+    /// Small messages become a chunk.
+    fn gather(&mut self) {
+        if !self.small.is_empty() {
+            self.chunks.push_back(self.small.split().freeze());
+        }
+    }
 }
 
 impl Sink {
@@ -44,7 +74,7 @@ impl Sink {
 
     pub(crate) fn push(&self, payload: Bytes, fin: bool) {
         let mut queue = self.lock();
-        queue.chunks.push_back(payload);
+        queue.push(payload);
         queue.ends |= fin;
         drop(queue);
         self.changed.notify_one();
@@ -66,7 +96,7 @@ impl Sink {
         loop {
             let next = {
                 let mut queue = self.lock();
-                match queue.chunks.pop_front() {
+                match queue.next() {
                     _ if queue.abandoned => return,
                     None if queue.ends => return,
                     next => next,
@@ -108,5 +138,25 @@ async fn write(pipe: &AsyncFd<OwnedFd>, bytes: &[u8]) -> io::Result<usize> {
             Ok(result) => return result,
             Err(_would_block) => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_messages_wait_as_one_and_all_keep_their_order() {
+        let mut queue = Queue::default();
+        let mut sent = Vec::new();
+        for (at, len) in [1, 1, 5000, 1, 4095, 4096, 0, 3].into_iter().cycle().take(40_000).enumerate() {
+            let payload = vec![at.to_le_bytes()[0]; if at < 30_000 { len.min(1) } else { len }];
+            sent.extend_from_slice(&payload);
+            queue.push(payload.into());
+        }
+        let large = queue.chunks.len();
+        assert!(large < 8000, "{large} chunks for 2500 large messages and what lies between");
+        let all: Vec<u8> = std::iter::from_fn(|| queue.next()).flatten().collect();
+        assert!(all == sent);
     }
 }

@@ -12,6 +12,7 @@ use std::{
 use agentvm_sdk::{AgentOs, AgentOsConfig, ExecOptions, Isolation, Sidecar};
 use rustix::fs::{CWD, FlockOperation, Mode, OFlags, flock, openat};
 use rustix::io::Errno;
+use rustix::process::geteuid;
 use tokio::task::JoinSet;
 
 use crate::support::{DEADLINE, apart, children, is_alive, kill, out, sidecar, tree, until, within};
@@ -45,13 +46,14 @@ type Unlocked = BTreeSet<(PathBuf, u64)>;
 /// Files of uid ranges, state folders and groups of sidecars that nobody holds.
 fn unlocked() -> Unlocked {
     let ranges = entries(Path::new("/run/agentvm/uid-ranges"));
-    let folders = entries(Path::new(&format!("/var/tmp/agentvm-{}", rustix::process::geteuid().as_raw())));
+    let folders = entries(Path::new(&format!("/var/tmp/agentvm-{}", geteuid().as_raw())));
     let ranges = ranges.into_iter().chain(folders);
     ranges.into_iter().chain(groups()).filter_map(identify).collect()
 }
 
 fn identify(path: PathBuf) -> Option<(PathBuf, u64)> {
-    let inode = fs::metadata(&path).ok()?.ino();
+    // What others have left is not this user's to remove.
+    let inode = fs::metadata(&path).ok().filter(|meta| meta.uid() == geteuid().as_raw())?.ino();
     let file = openat(CWD, &path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Some((path, inode)),
@@ -166,7 +168,7 @@ async fn two_sidecars_at_once_share_no_uids_and_take_nothing_from_each_other() {
     }
     let vms = creations.join_all().await;
     let uids = |vm: &AgentOs| vm.isolation_report().uid_map[0].outside;
-    if rustix::process::geteuid().is_root() {
+    if geteuid().is_root() {
         assert_eq!(vms.iter().map(|(_, vm)| uids(vm)).collect::<BTreeSet<_>>().len(), vms.len());
     }
     kill(first.pid().unwrap());
@@ -179,7 +181,7 @@ async fn two_sidecars_at_once_share_no_uids_and_take_nothing_from_each_other() {
             usage.resources.iter().any(|resource| resource.used > 0),
             "its groups still count: {usage:?}"
         );
-        if rustix::process::geteuid().is_root() {
+        if geteuid().is_root() {
             assert_ne!(uids(vm), uids(&third));
         }
     }

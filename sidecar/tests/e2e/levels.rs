@@ -108,6 +108,9 @@ async fn a_confined_guest_reaches_nothing_of_the_host_that_a_plain_one_does() {
         "perl -MSocket -e 'socket(S, AF_UNIX, SOCK_DGRAM, 0) or die $!'".to_owned(),
         "perl -e 'defined shmget(0, 4096, 01600) or die $!'".to_owned(),
         "prlimit --pid $PPID --nofile".to_owned(),
+        format!("ls /proc/{own}/fd /proc/{own}/root/"),
+        "unshare --user true".to_owned(),
+        "ln -s / way && ls way/".to_owned(),
     ];
     let (confined, plain) = (vm(Isolation::Confined).await, vm(Isolation::None).await);
     let signals = confined.isolation_report().landlock.unwrap().abi >= 6
