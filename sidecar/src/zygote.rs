@@ -10,7 +10,7 @@ mod start;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use agentvm_wire::id::VmId;
@@ -265,7 +265,9 @@ impl Zygote {
             Packet { message: Boot::Ready(facts), descriptors } => (facts, descriptors),
         };
         let [spares] = <[OwnedFd; 1]>::try_from(descriptors)
-            .map_err(|_| Fault::about(Step::Zygote, Errno::BADMSG, "socket of the spare"))?;
+            .ok()
+            .filter(|[spares]| packet::is_packet_socket(spares.as_fd()))
+            .ok_or(Fault::about(Step::Zygote, Errno::BADMSG, "socket of the spare"))?;
         let report = report::compose(&plan, config, &facts, pid, &group)?;
         let connection =
             Connection::new(socket, spares, pidfd, ending, Lease::new(range, group)).at(Step::Zygote)?;
