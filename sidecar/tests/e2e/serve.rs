@@ -36,7 +36,9 @@ impl Server {
         fs::create_dir(&folder).unwrap();
         write_token(&folder.join("token"), 0o600);
         let server = Self { child: Self::launch(&folder, levels), folder };
-        until("it listens", DEADLINE, || async { server.socket().exists() }).await;
+        // The file is there a moment before anybody listens.
+        let listens = || async { tokio::net::UnixStream::connect(server.socket()).await.is_ok() };
+        until("it listens", DEADLINE, listens).await;
         server
     }
 
