@@ -1,7 +1,7 @@
 //! From a fresh clone to PID 1 of a VM: the order in which everything is built and then locked.
 
 use std::fs::create_dir_all;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 
 use agentvm_wire::vm::Isolation;
 use rustix::fs::{CWD, Mode, OFlags, openat};
@@ -38,8 +38,7 @@ pub(super) fn boot<'a>(
         return Ok(None);
     }
 
-    plan.reach(Step::Limits)?;
-    entry.boot.into_iter().try_for_each(cgroup::enter).at_path(Step::Limits, "cgroup")?;
+    enter_groups(plan, entry.boot)?;
     // Only now, so that what is inside sees its own group as the root of all.
     unshare(proof, UnshareFlags::NEWCGROUP).at_path(Step::Limits, "cgroup namespace")?;
     let niceness = niceness.settle(plan.own_share).at_path(Step::Limits, "niceness")?;
@@ -51,10 +50,7 @@ pub(super) fn boot<'a>(
     // All others are what they were at first.
     IGNORED.into_iter().for_each(signals::restore);
 
-    plan.reach(Step::Descriptors)?;
-    let entrance = terms.entrance.as_ref().map_or(socket.as_raw_fd(), AsRawFd::as_raw_fd);
-    descriptors::close_all_but([socket.as_raw_fd(), entrance]).at(Step::Descriptors)?;
-    set_dumpable_behavior(DumpableBehavior::NotDumpable).at_path(Step::Descriptors, "dumpable")?;
+    keep_only(socket, &terms)?;
 
     let built = root_filesystem::build(plan, base)?;
     use_the_vms_null()?;
@@ -84,8 +80,7 @@ pub(super) fn boot_on_host<'a>(
     arrival: Arrival<'_>,
 ) -> Result<(Facts, Terms<'a>), Fault> {
     let Arrival { socket, entry, niceness, .. } = arrival;
-    plan.reach(Step::Limits)?;
-    entry.boot.into_iter().try_for_each(cgroup::enter).at_path(Step::Limits, "cgroup")?;
+    enter_groups(plan, entry.boot)?;
     let niceness = niceness.settle(plan.own_share).at_path(Step::Limits, "niceness")?;
     let terms = Terms { plan, entrance: entry.guest, niceness };
 
@@ -94,10 +89,7 @@ pub(super) fn boot_on_host<'a>(
     set_child_subreaper(Some(getpid())).at_path(Step::Identity, "subreaper")?;
     IGNORED.into_iter().for_each(signals::restore);
 
-    plan.reach(Step::Descriptors)?;
-    let entrance = terms.entrance.as_ref().map_or(socket.as_raw_fd(), AsRawFd::as_raw_fd);
-    descriptors::close_all_but([socket.as_raw_fd(), entrance]).at(Step::Descriptors)?;
-    set_dumpable_behavior(DumpableBehavior::NotDumpable).at_path(Step::Descriptors, "dumpable")?;
+    keep_only(socket, &terms)?;
 
     plan.reach(Step::PrivateFolder)?;
     folder.make(plan.guest_id())?;
@@ -118,6 +110,19 @@ pub(super) fn boot_on_host<'a>(
     }
     plan.reach(Step::Report)?;
     Ok((Facts::of_host(plan, landlock_abi)?, terms))
+}
+
+fn enter_groups(plan: &Plan, groups: impl IntoIterator<Item = OwnedFd>) -> Result<(), Fault> {
+    plan.reach(Step::Limits)?;
+    groups.into_iter().try_for_each(cgroup::enter).at_path(Step::Limits, "cgroup")
+}
+
+/// Keeps no descriptor but the sidecar's socket and what guests enter their group by, and lets nobody look in.
+fn keep_only(socket: &OwnedFd, terms: &Terms<'_>) -> Result<(), Fault> {
+    terms.plan.reach(Step::Descriptors)?;
+    let entrance = terms.entrance.as_ref().map_or(socket.as_raw_fd(), AsRawFd::as_raw_fd);
+    descriptors::close_all_but([socket.as_raw_fd(), entrance]).at(Step::Descriptors)?;
+    set_dumpable_behavior(DumpableBehavior::NotDumpable).at_path(Step::Descriptors, "dumpable")
 }
 
 /// Replaces the host's `/dev/null` on the standard streams, which guest processes may inherit.

@@ -104,7 +104,11 @@ impl Server<'_> {
             process.started_at_ms = go.started_at_ms;
         }
         if self.handing == Some(pid) {
-            self.take_back();
+            self.handing = None;
+            // One that goes has taken it.
+            if outcome.is_err() {
+                self.take_back();
+            }
         }
         // Nobody wants a VM that is about to end to start anything anew, or what is late.
         let again = again.filter(|_| !self.terminating && !expired);

@@ -55,7 +55,6 @@ impl Server<'_> {
 
     /// Empties the socket of what was handed over and not taken.
     pub(super) fn take_back(&mut self) {
-        self.handing = None;
         let mut buffer = [0; packet::MAX_BYTES];
         while packet::receive::<Start>(self.handed, &mut buffer, RecvFlags::DONTWAIT)
             .is_ok_and(|taken| taken.is_some())
