@@ -13,19 +13,7 @@ use agentvm_sdk::{
 };
 use futures_util::poll;
 
-use crate::support::{DEADLINE, OPENED_ONCE, descriptors, out, until, vm, within};
-
-/// A chance that is the same each time: xorshift64.
-struct Chance(u64);
-
-impl Chance {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % bound
-    }
-}
+use crate::support::{DEADLINE, OPENED_ONCE, Random, descriptors, out, until, vm, within};
 
 /// Polls a future so many times and drops it, unless it is done before.
 async fn drop_after<T>(polls: u64, future: impl Future<Output = T>) {
@@ -39,7 +27,7 @@ async fn drop_after<T>(polls: u64, future: impl Future<Output = T>) {
 }
 
 /// One of all the calls there are, given up at some point.
-async fn misbehave(vm: &AgentOs, sidecar: &Sidecar, chance: &mut Chance) {
+async fn misbehave(vm: &AgentOs, sidecar: &Sidecar, chance: &mut Random) {
     let polls = chance.below(12);
     let input = vec![b'x'; 3 << 20];
     let some = vm.list_processes();
@@ -115,7 +103,7 @@ async fn two_thousand_calls_given_up_anywhere_disturb_nobody_and_leave_nothing()
     for caller in 1..=CALLERS {
         let (vm, sidecar) = (vm.clone(), sidecar.clone());
         callers.spawn(async move {
-            let mut chance = Chance(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(caller));
+            let mut chance = Random(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(caller));
             for _ in 0..ROUNDS {
                 misbehave(&vm, &sidecar, &mut chance).await;
             }

@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use rustix::process::geteuid;
 use tokio::task::JoinSet;
 
-use crate::support::{DEADLINE, apart, children, is_alive, kill, out, sidecar, tree, until, within};
+use crate::support::{DEADLINE, Random, apart, children, is_alive, kill, out, sidecar, tree, until, within};
 
 /// How many creations.
 const CREATIONS: &str = "AGENTVM_SOAK_CREATIONS";
@@ -27,18 +27,6 @@ const SEED: &str = "AGENTVM_SOAK_SEED";
 const AT_ONCE: usize = 5;
 /// No creation of that many takes longer on a quiet machine; a kill comes at any moment before.
 const LATEST: Duration = Duration::from_millis(15);
-
-/// `SplitMix64`.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % end
-    }
-}
 
 /// What is kept by a lock and has lost it: by path and inode, since another may be made with the same name.
 type Unlocked = BTreeSet<(PathBuf, u64)>;
