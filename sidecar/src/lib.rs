@@ -13,6 +13,7 @@ mod errno;
 pub mod fuzz;
 pub mod init;
 pub mod isolation;
+pub mod keeper;
 mod launch;
 mod link;
 mod packet;

@@ -1,0 +1,17 @@
+//! Keepers: processes that watch what happens in a VM, each for one VM and only while something is observed.
+//!
+//! ```text
+//!   sidecar ── Orders, Request, a socket per start ──► keeper ──► seizes, or is given a listener
+//!           ◄── Sightings, listeners to answer later ──   ▲
+//!                                                         └── "here" / "go" ── the child that becomes the process
+//! ```
+//!
+//! A keeper is outside its VM's pid namespace: no guest can stop, end or see it. Init never traces. What is watched runs
+//! on if the keeper dies.
+
+mod sighting;
+
+pub use sighting::{
+    Address, Backend, Executed, File, FileAct, Key, Loss, MAX_TEXT_BYTES, Network, NetworkAct, Orders,
+    Outcome, Sighting, Subject, Wanted, What,
+};
