@@ -40,6 +40,7 @@ mod usage;
 
 use std::os::fd::{AsFd as _, OwnedFd};
 
+pub(crate) use client::now_ns;
 pub use client::{Commands, Event, Events, MemoryLimit, Page, ReadError, StartSpec, Stdio};
 pub(crate) use helper::MAX_HELPERS;
 pub(crate) use list::{MAX_ARGS, MAX_ARGS_BYTES};
@@ -48,6 +49,7 @@ pub(crate) use messages::{Boot, Reading};
 pub use messages::{Exit, StartStep};
 #[cfg(test)]
 pub(crate) use messages::{Reply, Request};
+pub(crate) use reap::now_ms;
 pub(crate) use rows::Handle;
 pub use rows::Row;
 pub use usage::Used;

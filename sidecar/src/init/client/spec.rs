@@ -37,6 +37,8 @@ pub struct StartSpec {
     pub cpu_limit: Option<Duration>,
     /// Memory it may use.
     pub memory: Option<MemoryLimit>,
+    /// Whether its key shall be told.
+    pub observed: bool,
 }
 
 /// What holds a process to a memory limit of its own.
@@ -75,6 +77,7 @@ impl StartSpec {
             deadline: None,
             cpu_limit: None,
             memory: None,
+            observed: false,
         }
     }
 
@@ -124,6 +127,7 @@ impl StartSpec {
             script: self.script,
             deadline_ns: self.deadline.map(monotonic_ns),
             memory,
+            observed: self.observed,
             cpu_limit_us: self.cpu_limit.map(|limit| u64::try_from(limit.as_micros()).unwrap_or(u64::MAX)),
         };
         Ok((start, descriptors))
@@ -138,7 +142,7 @@ fn monotonic_ns(moment: Instant) -> u64 {
 }
 
 /// Nanoseconds of the monotonic clock.
-pub(in crate::init) fn now_ns() -> u64 {
+pub(crate) fn now_ns() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     let part = |part: i64| u64::try_from(part).unwrap_or(0);
     part(now.tv_sec).saturating_mul(1_000_000_000).saturating_add(part(now.tv_nsec))
