@@ -19,10 +19,11 @@ use agentvm_wire::{
     process::{ExitCause, ProcessExited, ProcessStarted, Signal, SignalTarget, StdioStreams, StreamEnds},
 };
 
+use async_task::Task;
+use bytes::Bytes;
 use tokio::sync::Semaphore;
 
 pub(crate) use self::reading::{Cursors, Next};
-use bytes::Bytes;
 
 use self::state::{Effects, State};
 use super::{
@@ -54,6 +55,9 @@ pub(crate) struct Entry {
     /// Lives while a `Process` handle does: such an entry is never pruned.
     pub(crate) pin: Mutex<Weak<()>>,
     state: Mutex<State>,
+    /// What hands its output to callbacks and descriptors, and feeds its input: ends with the streams, at the latest
+    /// when the entry is forgotten.
+    relays: Mutex<Vec<Task<()>>>,
     /// Writers that wait for room take turns, in the order they came.
     stdin_turn: Semaphore,
 }
@@ -90,6 +94,7 @@ impl Entry {
             kill_confirmation: new.kill_confirmation,
             pin: Mutex::default(),
             state: Mutex::new(state),
+            relays: Mutex::default(),
             stdin_turn: Semaphore::new(1),
         }
     }
@@ -215,9 +220,17 @@ impl Entry {
         self.lock().signals.retain(|sent| *sent != (signal, target));
     }
 
+    /// Owns what relays one of its streams.
+    pub(crate) fn own_relay(&self, relay: Task<()>) {
+        self.relays.lock().expect("no code panics under this lock").push(relay);
+    }
+
     /// Nobody will write to or read from this process again: what it still writes goes nowhere.
     pub(crate) fn abandon(&self) {
         self.stdin_stopped();
+        // Each holds the entry that holds it, and would wait for a stream that nothing feeds any more.
+        let relays = std::mem::take(&mut *self.relays.lock().expect("no code panics under this lock"));
+        drop(relays);
         self.link.abandon_streams(self.streams);
     }
 

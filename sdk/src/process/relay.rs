@@ -109,16 +109,15 @@ impl Input {
     }
 
     /// Relays until either ends.
-    pub(super) fn run(self, entry: Arc<Entry>) {
+    pub(super) fn run(self, owner: &Arc<Entry>) {
         let Self { descriptor, ended, ends } = self;
-        let exit = entry.exit.clone();
-        callback::run(async move {
+        let (entry, exit) = (owner.clone(), owner.exit.clone());
+        owner.own_relay(callback::run(async move {
             // How it ended is for others to know.
             let _ = exit.wait().await;
             drop(ends);
-        })
-        .detach();
-        callback::run(async move {
+        }));
+        owner.own_relay(callback::run(async move {
             loop {
                 match read(&descriptor, &ended) {
                     Ok(Some(bytes)) if !bytes.is_empty() => {
@@ -135,8 +134,7 @@ impl Input {
                     }
                 }
             }
-        })
-        .detach();
+        }));
     }
 }
 

@@ -100,9 +100,9 @@ impl AgentOs {
             *spawned += 1;
             (Process::new(entry), relay)
         };
-        relay.run();
+        relay.run(&process.entry);
         if let Some(stdin) = stdin {
-            stdin.run(process.entry.clone());
+            stdin.run(&process.entry);
         }
         Ok(process)
     }
@@ -272,12 +272,12 @@ impl Relay {
     }
 
     /// The program's code is called one call at a time; a descriptor that takes nothing holds up only its own output.
-    fn run(self) {
+    fn run(self, owner: &Entry) {
         let (together, alone): (Vec<_>, Vec<_>) =
             self.0.into_iter().partition(|output| output.taker.calls_back);
         let each = alone.into_iter().map(|output| vec![output]);
         for mut outputs in each.chain([together]).filter(|outputs| !outputs.is_empty()) {
-            callback::run(poll_fn(move |cx| poll_all(&mut outputs, cx))).detach();
+            owner.own_relay(callback::run(poll_fn(move |cx| poll_all(&mut outputs, cx))));
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The registry of what a handle spawned.
 
 use agentvm_sdk::{AgentOs, ClientError, ExecOptions, Process, ProcessLimits, SpawnOptions};
-use tokio::join;
+use tokio::{join, sync::oneshot};
 
 use crate::{
     NONE,
@@ -115,6 +115,21 @@ fn d20_an_entry_that_a_handle_holds_is_kept() {
         peer.exits(&guest, 0).await;
         spawned(&vm, peer).await;
         assert_eq!(pids(&vm).len(), 2);
+    });
+}
+
+#[test]
+fn a_callback_ends_with_its_entry_though_a_descendant_still_holds_the_output() {
+    scene_with(at_most(1), async |vm, peer| {
+        let (held, freed) = oneshot::channel::<()>();
+        let options = SpawnOptions::new().on_stdout(move |_| assert!(!held.is_closed()));
+        let pid = vm.spawn("worker", NONE, options).unwrap().pid();
+        let guest = peer.starts().await;
+        peer.exits(&guest, 0).await;
+        vm.wait_process(pid).await.unwrap();
+        let (_, other) = spawned(&vm, peer).await;
+        freed.await.unwrap_err();
+        peer.exits(&other, 0).await;
     });
 }
 
