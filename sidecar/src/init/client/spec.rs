@@ -39,6 +39,8 @@ pub struct StartSpec {
     pub memory: Option<MemoryLimit>,
     /// Whether its key shall be told.
     pub observed: bool,
+    /// To the keeper that is to see it ([`Keeper::expect`](crate::keeper::Keeper::expect)).
+    pub watcher: Option<OwnedFd>,
 }
 
 /// What holds a process to a memory limit of its own.
@@ -78,6 +80,7 @@ impl StartSpec {
             cpu_limit: None,
             memory: None,
             observed: false,
+            watcher: None,
         }
     }
 
@@ -111,6 +114,8 @@ impl StartSpec {
                 Memory::Group
             }
         });
+        let watched = self.watcher.is_some();
+        descriptors.extend(self.watcher);
         let streams = [self.stdin, self.stdout, self.stderr].map(|stream| match stream {
             Stdio::Null => Stream::Null,
             Stdio::ToStdout => Stream::ToStdout,
@@ -128,6 +133,7 @@ impl StartSpec {
             deadline_ns: self.deadline.map(monotonic_ns),
             memory,
             observed: self.observed,
+            watched,
             cpu_limit_us: self.cpu_limit.map(|limit| u64::try_from(limit.as_micros()).unwrap_or(u64::MAX)),
         };
         Ok((start, descriptors))
