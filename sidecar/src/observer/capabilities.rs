@@ -7,10 +7,20 @@ use agentvm_wire::{
     },
 };
 
+use crate::keeper::Backend;
+
+/// Names the only means to be used.
+const BACKEND_ENV: &str = "AGENTVM_OBSERVER_BACKEND";
 /// Why nothing but what the sidecar does itself is seen.
 const NO_KEEPER: &str = "this sidecar has nothing that looks at other processes";
 /// What it would take to see a whole host.
 const NOT_SYSTEM_WIDE: &str = "this sidecar looks at nothing but its own VMs";
+
+/// The means that are tried, from the best on; `AGENTVM_OBSERVER_BACKEND` names the only one.
+pub(crate) fn ladder() -> Vec<Backend> {
+    let forced = std::env::var(BACKEND_ENV).ok().and_then(|name| Backend::from_name(&name));
+    forced.map_or_else(|| Backend::ALL.to_vec(), |backend| vec![backend])
+}
 
 /// What can be observed within a scope.
 pub(crate) fn negotiate_for_scope(scope: TraceScope) -> ObserverCapabilities {

@@ -19,6 +19,7 @@ mod link;
 mod many;
 mod memory;
 mod observe;
+mod observe_tree;
 mod options;
 mod output;
 mod pipes;

@@ -242,6 +242,8 @@ impl fmt::Display for NetworkAddress {
 impl ObserverEventKind {
     /// The reason of a loss where events waited too long for their reader.
     pub const OVERFLOW: &str = "overflow";
+    /// The reason of a loss where events came too fast for the sidecar.
+    pub const UNSENT: &str = "unsent";
 
     /// Its stable name.
     pub const fn as_str(&self) -> &'static str {
