@@ -28,6 +28,7 @@ mod callback;
 mod config;
 mod error;
 mod link;
+pub mod plugin;
 mod process;
 mod resource;
 mod sidecar;
