@@ -40,6 +40,7 @@ mod usage;
 
 use std::os::fd::{AsFd as _, OwnedFd};
 
+pub(crate) use client::now_ns;
 pub use client::{Commands, Event, Events, MemoryLimit, Page, ReadError, StartSpec, Stdio};
 pub(crate) use helper::MAX_HELPERS;
 pub(crate) use list::{MAX_ARGS, MAX_ARGS_BYTES};
@@ -50,6 +51,7 @@ pub use messages::{Exit, StartStep};
 pub(crate) use messages::{Reply, Request};
 pub(crate) use rows::Handle;
 pub use rows::Row;
+pub(crate) use stat::start_ticks;
 pub use usage::Used;
 
 use crate::isolation::Fault;

@@ -9,8 +9,17 @@
 //! A keeper is outside its VM's pid namespace: no guest can stop, end or see it. Init never traces. What is watched runs
 //! on if the keeper dies.
 
+mod client;
+pub(crate) mod handshake;
+mod messages;
+mod proc;
+mod ptrace;
+mod run;
 mod sighting;
+mod sink;
 
+pub use client::{Keeper, Sightings};
+pub(crate) use run::run;
 pub use sighting::{
     Address, Backend, Executed, File, FileAct, Key, Loss, MAX_TEXT_BYTES, Network, NetworkAct, Orders,
     Outcome, Sighting, Subject, Wanted, What,

@@ -9,13 +9,16 @@ use std::os::fd::OwnedFd;
 use agentvm_wire::launch::{INHERITED_ARG, SIDECAR_ARG0};
 
 use crate::sys::descriptors::standard_input;
-use crate::{packet, server, supervisor, zygote};
+use crate::{keeper, packet, server, supervisor, zygote};
 
 /// The name a zygote and its inits go by: their `argv[0]`.
 pub(crate) const ZYGOTE_NAME: &str = "agentvm-init";
 
 /// The name a supervisor and its init go by.
 pub(crate) const SUPERVISOR_NAME: &str = "agentvm-supervisor";
+
+/// The name a keeper goes by.
+pub(crate) const KEEPER_NAME: &str = "agentvm-keeper";
 
 /// Returns at once in the ordinary case. In a process that was executed as a sidecar or as a zygote it does that work
 /// and never returns.
@@ -28,6 +31,7 @@ pub fn run_if_requested() {
     match (name, first, second) {
         (Some(name), None, _) if name == ZYGOTE_NAME => run_with_socket(zygote::run),
         (Some(name), None, _) if name == SUPERVISOR_NAME => run_with_socket(supervisor::run),
+        (Some(name), None, _) if name == KEEPER_NAME => run_with_socket(keeper::run),
         (Some(name), Some(argument), None) if name == SIDECAR_ARG0 && argument == INHERITED_ARG => {
             run_sidecar()
         }
@@ -62,7 +66,8 @@ fn run_sidecar() -> ! {
 }
 
 /// Moves the socket that came as standard input out of the way of the standard streams, `silenced` of which become
-/// `/dev/null`: the input alone in a sidecar, whose standard error its client reads; all three in a zygote or a supervisor.
+/// `/dev/null`: the input alone in a sidecar, whose standard error its client reads; all three in a zygote, a supervisor or
+/// a keeper.
 pub(crate) fn take_standard_input(silenced: i32) -> std::io::Result<OwnedFd> {
     let socket = rustix::io::fcntl_dupfd_cloexec(standard_input(), 3)?;
     let null = std::fs::File::options().read(true).write(true).open("/dev/null")?;

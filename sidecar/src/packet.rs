@@ -12,6 +12,7 @@ use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
 };
+use rustix::process::Pid;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -19,7 +20,7 @@ use serde::de::DeserializeOwned;
 pub(crate) const MAX_BYTES: usize = 16 << 10;
 
 /// Most descriptors that come with one message.
-pub(crate) const MAX_DESCRIPTORS: usize = 5;
+pub(crate) const MAX_DESCRIPTORS: usize = 6;
 
 /// What came in.
 #[derive(Debug)]
@@ -75,16 +76,28 @@ pub(crate) fn receive<M: DeserializeOwned>(
     buffer: &mut [u8],
     flags: RecvFlags,
 ) -> rustix::io::Result<Option<Packet<M>>> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
+    Ok(receive_from(socket, buffer, flags)?.map(|(packet, _)| packet))
+}
+
+/// The same, with the pid of the sender where the socket asks for that (`SO_PASSCRED`).
+pub(crate) fn receive_from<M: DeserializeOwned>(
+    socket: impl AsFd,
+    buffer: &mut [u8],
+    flags: RecvFlags,
+) -> rustix::io::Result<Option<(Packet<M>, Option<Pid>)>> {
+    let mut space =
+        [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS), ScmCredentials(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let flags = flags | RecvFlags::CMSG_CLOEXEC;
     let received = rustix::io::retry_on_intr(|| {
         recvmsg(socket.as_fd(), &mut [IoSliceMut::new(buffer)], &mut control, flags)
     })?;
-    let mut descriptors = Vec::new();
+    let (mut descriptors, mut sender) = (Vec::new(), None);
     for message in control.drain() {
-        if let RecvAncillaryMessage::ScmRights(passed) = message {
-            descriptors.extend(passed);
+        match message {
+            RecvAncillaryMessage::ScmRights(passed) => descriptors.extend(passed),
+            RecvAncillaryMessage::ScmCredentials(credentials) => sender = Some(credentials.pid),
+            _ => {}
         }
     }
     if received.bytes == 0 {
@@ -94,5 +107,5 @@ pub(crate) fn receive<M: DeserializeOwned>(
         return Err(Errno::MSGSIZE);
     }
     let message = decode(&buffer[..received.bytes])?;
-    Ok(Some(Packet { message, descriptors }))
+    Ok(Some((Packet { message, descriptors }, sender)))
 }

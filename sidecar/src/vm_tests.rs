@@ -6,6 +6,7 @@ mod attempts;
 mod boot;
 mod harness;
 mod hosts;
+mod keeper;
 mod limits;
 mod list;
 mod process;

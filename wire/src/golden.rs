@@ -1,12 +1,13 @@
 //! One example of every message: the values behind `golden/`, which the generator writes and the tests read.
 //!
-//! `client/` and `sidecar/` hold what each end says, `binary/` frames, `accepted-only/` forms that are read but never
-//! produced, `rejected/` input that breaks the rules and what it is answered. A client in another language can run
-//! all five against its own codec.
+//! `client/` and `sidecar/` hold what each end says, `binary/` frames, `observer/` lines of an observation,
+//! `accepted-only/` forms that are read but never produced, `rejected/` input that breaks the rules and what it is
+//! answered. A client in another language can run all six against its own codec.
 
 mod accepted_only;
 mod binary;
 mod client;
+mod observer;
 mod pretty;
 mod rejected;
 mod sidecar;
@@ -18,6 +19,7 @@ use crate::message::{self, Envelope, Event, Request, Response};
 pub use accepted_only::{AcceptedOnly, accepted_only};
 pub use binary::{Frame, binary};
 pub use client::client;
+pub use observer::{Line, observer};
 pub use pretty::pretty;
 pub use rejected::{Input, Outcome, Rejected, rejected};
 pub use sidecar::sidecar;
@@ -81,6 +83,7 @@ pub fn files() -> BTreeMap<String, String> {
     };
     texts("client", client())
         .chain(texts("sidecar", sidecar()))
+        .chain(observer().iter().map(|line| (format!("observer/{}.json", line.name), pretty(&line.text()))))
         .chain(binary().iter().map(|frame| (format!("binary/{}.hex", frame.name), frame.hex())))
         .chain(accepted_only().iter().map(|form| (format!("accepted-only/{}.json", form.name), form.file())))
         .chain(rejected().iter().map(|input| (format!("rejected/{}.json", input.name), input.file())))

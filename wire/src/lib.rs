@@ -13,6 +13,7 @@ pub mod golden;
 pub mod id;
 pub mod launch;
 pub mod message;
+pub mod observer;
 pub mod process;
 #[cfg(feature = "schema")]
 pub mod protocol_md;

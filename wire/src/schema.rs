@@ -1,4 +1,4 @@
-//! JSON Schemas of whole text messages: what a client may say, and what a sidecar may say.
+//! JSON Schemas of whole text messages, what a client may say and what a sidecar may say, and of a line of an observation.
 //!
 //! They describe what is *read*: a field with a default is not required, unknown fields are allowed.
 
@@ -11,6 +11,7 @@ use crate::{
     error::Code,
     id::{RequestId, StreamId},
     message::{Event, MAX_INTEGER, Request, Response, Scope},
+    observer::ObserverEvent,
 };
 
 /// Every file of `schema/`: its name and its text.
@@ -18,6 +19,7 @@ pub fn files() -> BTreeMap<String, String> {
     let text = |schema: &Value| serde_json::to_string_pretty(schema).expect("a schema is plain JSON") + "\n";
     BTreeMap::from([
         ("client.json".to_owned(), text(&client())),
+        ("observer.json".to_owned(), text(&observer())),
         ("sidecar.json".to_owned(), text(&sidecar())),
     ])
 }
@@ -44,6 +46,13 @@ pub fn sidecar() -> Value {
     messages.extend(schemas.typed::<Event>("event", &envelope));
     messages.extend(schemas.of_streams());
     schemas.one_of("agentvm protocol v1: a text message of a sidecar", &messages)
+}
+
+/// One event of an observation.
+pub fn observer() -> Value {
+    let mut schemas = Schemas::new();
+    let event = ObserverEvent::json_schema(&mut schemas.0).to_value();
+    schemas.one_of("agentvm protocol v1: a line of an observation's stream", &[event])
 }
 
 /// A field of the envelope.

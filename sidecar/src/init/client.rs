@@ -15,7 +15,7 @@ use rustix::io::Errno;
 
 pub(crate) use connection::{Connection, Ending, Lease};
 pub use reading::{Page, ReadError};
-pub(in crate::init) use spec::now_ns;
+pub(crate) use spec::now_ns;
 pub use spec::{MemoryLimit, StartSpec, Stdio};
 
 use crate::isolation::cgroup::Group;

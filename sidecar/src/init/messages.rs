@@ -23,8 +23,8 @@ pub(crate) enum Boot {
 /// From the sidecar to init.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Request {
-    /// Start a process. Descriptors: the memfd of [`Text::Memory`], the entrance of [`Memory::Group`], then one for each
-    /// [`Stream::Passed`].
+    /// Start a process. Descriptors: the memfd of [`Text::Memory`], the entrance of [`Memory::Group`], the socket to
+    /// the keeper of a watched one, then one for each [`Stream::Passed`].
     Start {
         /// Its name from now on.
         process: ProcessId,
@@ -109,6 +109,8 @@ pub(crate) struct Start {
     pub cpu_limit_us: Option<u64>,
     /// What holds it to a memory limit of its own.
     pub memory: Option<Memory>,
+    /// A keeper is to see it.
+    pub watched: bool,
 }
 
 /// What holds a process to a memory limit of its own.

@@ -129,10 +129,13 @@ impl Server<'_> {
                 }
                 Ok(())
             }
-            // A guest killed the spare, perhaps before it was handed the request.
-            (Err(StartFault::WORDLESS), Some(request)) => {
+            // A guest killed the spare, perhaps before it was handed the request; or a keeper has gone.
+            (Err(fault @ (StartFault::WORDLESS | StartFault::FORSAKEN)), Some(mut request)) => {
                 self.table.remove(pid);
-                self.start_fresh(id, &request, deadline)?;
+                if fault == StartFault::FORSAKEN {
+                    start::unwatch(&mut request);
+                }
+                self.start_fresh(id, request, deadline)?;
                 for signal in held {
                     self.signal(signal.token, id, signal.signal, signal.target)?;
                 }

@@ -45,7 +45,7 @@ impl Server<'_> {
             if handed {
                 self.take_back();
             }
-            return self.start_fresh(id, &request, deadline);
+            return self.start_fresh(id, request, deadline);
         };
         let pid = spare.child.pid;
         self.handing = Some(pid);
@@ -65,12 +65,19 @@ impl Server<'_> {
     pub(super) fn start_fresh(
         &mut self,
         id: ProcessId,
-        request: &Packet<Start>,
+        request: Packet<Start>,
         deadline: Instant,
     ) -> Result<(), Gone> {
-        match fork_child(Wanted::This(request), self.terms, self.proof) {
+        match fork_child(Wanted::This(&request), self.terms, self.proof) {
             Ok(child) => {
-                self.watch(id, child, deadline, request.message.cpu_limit_us, None);
+                let cpu_limit_us = request.message.cpu_limit_us;
+                self.watch(
+                    id,
+                    child,
+                    deadline,
+                    cpu_limit_us,
+                    Some(request).filter(|request| request.message.watched),
+                );
                 Ok(())
             }
             Err(StartFault { step, errno }) => self.reply(&Reply::StartFailed { process: id, step, errno }),

@@ -33,6 +33,7 @@ use super::strings::Strings;
 use super::terms::Terms;
 use crate::isolation::plan::Plan;
 use crate::isolation::{capabilities, cgroup, identity, rlimits};
+use crate::keeper::handshake;
 use crate::packet::{self, Packet};
 use crate::sys::clone::{Forked, fork};
 use crate::sys::exec::exit_now;
@@ -65,6 +66,9 @@ impl StartFault {
 
     /// Its time was up.
     pub(super) const LATE: Self = Self { step: StartStep::Deadline, errno: libc::ETIMEDOUT };
+
+    /// Its keeper went away when it could not do without any more.
+    pub(super) const FORSAKEN: Self = Self { step: StartStep::Handshake, errno: libc::EOWNERDEAD };
 
     pub(super) fn new(step: StartStep, errno: Errno) -> Self {
         Self { step, errno: errno.raw_os_error() }
@@ -163,11 +167,12 @@ fn become_guest_and_exec(
     mark: u64,
     init: &OwnedFd,
 ) -> Result<Infallible, StartFault> {
-    let Passed { text, group, streams } = split(request)?;
+    let Passed { text, group, watcher, streams } = split(request)?;
     connect_streams(request.message.streams, streams).map_err(at(StartStep::Stdio))?;
     let strings = Strings::read(&request.message, text).map_err(at(StartStep::Request))?;
     group.map_or(Ok(()), cgroup::enter).map_err(at(StartStep::Limits))?;
-    descriptors::close_all_but([init.as_raw_fd()]).map_err(at(StartStep::Stdio))?;
+    let kept = [init.as_raw_fd(), watcher.unwrap_or(init).as_raw_fd()];
+    descriptors::close_all_but(kept).map_err(at(StartStep::Stdio))?;
     rlimits::limit_guest(&plan.limits).map_err(at(StartStep::Limits))?;
     if let Some(Memory::Each(bytes)) = request.message.memory {
         rlimits::limit_data(bytes).map_err(at(StartStep::Limits))?;
@@ -177,6 +182,9 @@ fn become_guest_and_exec(
     if plan.isolation != Isolation::Sandbox {
         // Descendants then stay below it, wherever they go; exec keeps that.
         set_child_subreaper(Some(getpid())).map_err(at(StartStep::Session))?;
+    }
+    if let Some(watcher) = watcher {
+        handshake::present_itself(watcher).map_err(|handshake::Forsaken| StartFault::FORSAKEN)?;
     }
     identity::become_id(plan.guest_id(), plan.id_maps).map_err(at(StartStep::Identity))?;
     capabilities::become_guest(plan).map_err(at(StartStep::Identity))?;
@@ -190,10 +198,20 @@ fn become_guest_and_exec(
     Err(StartFault::new(StartStep::Exec, refused))
 }
 
+/// Makes a request one for a process that nobody watches.
+pub(super) fn unwatch(Packet { message, descriptors }: &mut Packet<Start>) {
+    if std::mem::take(&mut message.watched) {
+        let before =
+            usize::from(message.text == Text::Memory) + usize::from(message.memory == Some(Memory::Group));
+        drop(descriptors.remove(before));
+    }
+}
+
 /// The descriptors that came along.
 struct Passed<'a> {
     text: Option<&'a OwnedFd>,
     group: Option<&'a OwnedFd>,
+    watcher: Option<&'a OwnedFd>,
     streams: &'a [OwnedFd],
 }
 
@@ -201,13 +219,15 @@ struct Passed<'a> {
 fn split(Packet { message, descriptors }: &Packet<Start>) -> Result<Passed<'_>, StartFault> {
     let text = usize::from(message.text == Text::Memory);
     let group = usize::from(message.memory == Some(Memory::Group));
+    let watcher = usize::from(message.watched);
     let streams = message.streams.iter().filter(|stream| **stream == Stream::Passed).count();
-    if descriptors.len() != text + group + streams {
+    if descriptors.len() != text + group + watcher + streams {
         return Err(StartFault::new(StartStep::Request, Errno::BADF));
     }
     let (text, rest) = descriptors.split_at(text);
-    let (group, streams) = rest.split_at(group);
-    Ok(Passed { text: text.first(), group: group.first(), streams })
+    let (group, rest) = rest.split_at(group);
+    let (watcher, streams) = rest.split_at(watcher);
+    Ok(Passed { text: text.first(), group: group.first(), watcher: watcher.first(), streams })
 }
 
 /// Puts the streams on descriptors 0 to 2. `Null` is what init itself has there.

@@ -77,6 +77,11 @@ pub(super) fn parse(line: &[u8]) -> Option<Stat> {
     })
 }
 
+/// When a process started, in clock ticks from the start of the machine.
+pub(crate) fn start_ticks(line: &[u8]) -> Option<u64> {
+    parse(line).map(|stat| stat.start_ticks)
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

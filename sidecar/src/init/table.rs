@@ -42,7 +42,8 @@ pub(super) enum Stage {
         deadline: Instant,
         /// Signals that came too early, in order.
         held: VecDeque<HeldSignal>,
-        /// The request, if a spare has taken it over: a fresh child gets it should that one be killed.
+        /// The request, if a spare has taken it over or a keeper watches: a fresh child gets it should that one be killed, or
+        /// the keeper go away.
         again: Option<Packet<Start>>,
         /// CPU time that its tree may use.
         cpu_limit: Option<Duration>,

@@ -94,6 +94,7 @@ pub(crate) fn start(
         stderr: pipes.stderr,
         deadline: deadline.map(Instant::into_std),
         memory: memory_limit,
+        watcher: None,
         cpu_limit: execute.cpu_time_limit_ms.map(Duration::from_millis),
     };
     Ok(Started { process, spec, pumps })

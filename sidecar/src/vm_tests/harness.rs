@@ -320,11 +320,12 @@ impl Host {
 }
 
 /// The first line that comes out of a pipe.
-fn first_line(pipe: &OwnedFd) -> String {
+pub(super) fn first_line(pipe: &OwnedFd) -> String {
     let mut line = Vec::new();
     loop {
         let limit = Timespec { tv_sec: LIMIT.as_secs().cast_signed(), tv_nsec: 0 };
-        let ready = poll(&mut [PollFd::new(pipe, PollFlags::IN)], Some(&limit)).unwrap();
+        let mut watched = [PollFd::new(pipe, PollFlags::IN)];
+        let ready = rustix::io::retry_on_intr(|| poll(&mut watched, Some(&limit))).unwrap();
         assert_eq!(ready, 1, "a line comes in time; so far {:?}", String::from_utf8_lossy(&line));
         let mut byte = [0];
         match rustix::io::read(pipe, &mut byte).unwrap() {

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use agentvm_wire::{
     golden::{self, Outcome},
     message::{Event, Request, Response, decode},
+    observer::ObserverEvent,
     stdio::{HEADER_BYTES, Header},
 };
 
@@ -43,6 +44,17 @@ fn each_message_decodes_to_its_value_and_encodes_to_its_text() {
             assert_eq!(golden::pretty(&sample.text()), *text, "{}", sample.name);
             assert_eq!(decode(&sample.text()), Ok(sample.envelope), "{}", sample.name);
         }
+    }
+}
+
+#[test]
+fn each_line_of_an_observation_decodes_to_its_value_and_encodes_to_its_text() {
+    let files = texts("golden");
+    for line in golden::observer() {
+        let text = &files[&format!("observer/{}.json", line.name)];
+        assert_eq!(serde_json::from_str::<ObserverEvent>(text).unwrap(), line.event, "{}", line.name);
+        assert_eq!(golden::pretty(&line.text()), *text, "{}", line.name);
+        assert!(line.name.starts_with(line.event.kind.as_str()), "{}", line.name);
     }
 }
 

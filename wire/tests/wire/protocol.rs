@@ -94,6 +94,7 @@ fn every_field_and_every_choice_is_told() {
     let mut names = BTreeSet::new();
     walk(&schema::client(), &mut names);
     walk(&schema::sidecar(), &mut names);
+    walk(&schema::observer(), &mut names);
     assert_told(names.iter().map(String::as_str));
 }
 

@@ -38,6 +38,14 @@ fn every_example_validates_against_the_schema_of_its_end() {
 }
 
 #[test]
+fn every_line_of_an_observation_validates() {
+    let validator = validator("observer.json");
+    for line in golden::observer() {
+        validate(&validator, line.name, &line.text());
+    }
+}
+
+#[test]
 fn forms_that_are_only_accepted_validate_too() {
     let (client, sidecar) = (validator("client.json"), validator("sidecar.json"));
     // A body of null is read as none; names of a later version are in no schema of this one.
@@ -90,4 +98,5 @@ fn every_integer_is_bounded() {
     }
     walk(&schema::client(), "client");
     walk(&schema::sidecar(), "sidecar");
+    walk(&schema::observer(), "observer");
 }

@@ -37,6 +37,8 @@ pub struct StartSpec {
     pub cpu_limit: Option<Duration>,
     /// Memory it may use.
     pub memory: Option<MemoryLimit>,
+    /// To the keeper that is to see it ([`Keeper::expect`](crate::keeper::Keeper::expect)).
+    pub watcher: Option<OwnedFd>,
 }
 
 /// What holds a process to a memory limit of its own.
@@ -75,6 +77,7 @@ impl StartSpec {
             deadline: None,
             cpu_limit: None,
             memory: None,
+            watcher: None,
         }
     }
 
@@ -108,6 +111,8 @@ impl StartSpec {
                 Memory::Group
             }
         });
+        let watched = self.watcher.is_some();
+        descriptors.extend(self.watcher);
         let streams = [self.stdin, self.stdout, self.stderr].map(|stream| match stream {
             Stdio::Null => Stream::Null,
             Stdio::ToStdout => Stream::ToStdout,
@@ -124,6 +129,7 @@ impl StartSpec {
             script: self.script,
             deadline_ns: self.deadline.map(monotonic_ns),
             memory,
+            watched,
             cpu_limit_us: self.cpu_limit.map(|limit| u64::try_from(limit.as_micros()).unwrap_or(u64::MAX)),
         };
         Ok((start, descriptors))
@@ -138,7 +144,7 @@ fn monotonic_ns(moment: Instant) -> u64 {
 }
 
 /// Nanoseconds of the monotonic clock.
-pub(in crate::init) fn now_ns() -> u64 {
+pub(crate) fn now_ns() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     let part = |part: i64| u64::try_from(part).unwrap_or(0);
     part(now.tv_sec).saturating_mul(1_000_000_000).saturating_add(part(now.tv_nsec))

@@ -1,0 +1,261 @@
+//! A tree seen by `ptrace(2)`: every process of it stops for a moment when it begins, forks and executes, and its end is
+//! collected here before its parent may.
+//!
+//! One thread watches one tree, with blocking waits. A new process may be met first by its own first stop or by the stop of
+//! its parent: whichever it is, it is looked up in `/proc` then, while its parent cannot have gone. One that was killed
+//! before its first stop is a zombie until it is taken, and is looked up as one.
+
+use std::collections::{HashMap, HashSet};
+
+use agentvm_wire::id::ProcessId;
+use rustix::io::Errno;
+use rustix::process::Pid;
+
+use super::handshake::Waiting;
+use super::proc::{Proc, Seen};
+use super::sighting::{Backend, Key, Sighting, Subject, What};
+use super::sink::Sink;
+use crate::init::now_ns;
+use crate::sys::ptrace::{self, Change, ChangeKind};
+
+/// A tree that is watched by this thread.
+pub(super) struct Tracer<'a> {
+    sink: &'a Sink,
+    proc: &'a Proc,
+    tree: ProcessId,
+    root: Key,
+    /// Every thread of the tree, and the process it belongs to.
+    threads: HashMap<Pid, Pid>,
+    processes: HashMap<Pid, Process>,
+    /// Who was met before its parent's stop told of it: it may have ended by then.
+    met: HashSet<Pid>,
+    /// Whose parent is not known: it has gone, or its stop will tell.
+    strangers: HashMap<Pid, Seen>,
+    /// Of those, who has ended.
+    early: HashMap<Pid, (Subject, ChangeKind)>,
+    executed: bool,
+}
+
+struct Process {
+    who: Subject,
+    threads: HashSet<Pid>,
+    stopped: bool,
+}
+
+/// Takes a process under watch, lets it go on, and returns when nothing of its tree is left: whether it has executed
+/// anything.
+pub(super) fn watch<'a>(
+    sink: &Sink,
+    proc: &Proc,
+    tree: ProcessId,
+    waiting: Waiting<'a>,
+    kill: bool,
+) -> Result<bool, (Waiting<'a>, Errno)> {
+    let pid = waiting.pid;
+    if let Err(errno) = ptrace::seize(pid, kill) {
+        return Err((waiting, errno));
+    }
+    // The pid may be somebody else's only if the child was killed meanwhile.
+    let Some(seen) = proc.see(pid).filter(|seen| seen.who.pid == waiting.pid_inside) else {
+        return Err((waiting, Errno::SRCH));
+    };
+    let root = seen.who;
+    sink.tell(Sighting::Watched { tree, root, at_ns: now_ns(), backend: Backend::Ptrace });
+    let mut tracer = Tracer {
+        sink,
+        proc,
+        tree,
+        root: root.key,
+        threads: HashMap::new(),
+        processes: HashMap::new(),
+        met: HashSet::new(),
+        strangers: HashMap::new(),
+        early: HashMap::new(),
+        executed: false,
+    };
+    tracer.add(pid, seen);
+    waiting.go();
+    tracer.run();
+    Ok(tracer.executed)
+}
+
+impl Tracer<'_> {
+    fn run(&mut self) {
+        while let Ok(pid) = ptrace::await_change() {
+            if !self.threads.contains_key(&pid) && !self.strangers.contains_key(&pid) {
+                self.meet(pid);
+            }
+            if let Ok(Some(change)) = ptrace::take_change(pid) {
+                self.follow(change);
+            }
+        }
+        for (who, end) in std::mem::take(&mut self.early).into_values() {
+            self.saw(who, What::Adopted { parent: None });
+            self.tell_end(who, end);
+        }
+    }
+
+    fn follow(&mut self, Change { pid, kind }: Change) {
+        if matches!(kind, ChangeKind::Forked | ChangeKind::Executed | ChangeKind::Signal(_)) {
+            self.adopt(pid);
+        }
+        // It fails if the thread was killed meanwhile; its end is told then.
+        let _ = match kind {
+            ChangeKind::Forked => {
+                let child = ptrace::message(pid);
+                if let Ok(Some(child)) = child {
+                    self.forked(pid, child);
+                }
+                ptrace::go_on(pid, 0)
+            }
+            ChangeKind::Executed => {
+                self.executed(pid);
+                ptrace::go_on(pid, 0)
+            }
+            ChangeKind::Begun => {
+                self.goes_on(pid);
+                ptrace::go_on(pid, 0)
+            }
+            ChangeKind::Stopped { signal } => {
+                self.stopped(pid, signal);
+                ptrace::stay_stopped(pid)
+            }
+            ChangeKind::Signal(signal) => ptrace::go_on(pid, signal),
+            ChangeKind::Exited { .. } | ChangeKind::Killed { .. } => {
+                self.ended(pid, kind);
+                Ok(())
+            }
+        };
+    }
+
+    /// Meets somebody for the first time, by a stop or an end of its own.
+    fn meet(&mut self, pid: Pid) {
+        let Some(seen) = self.proc.see(pid) else { return };
+        let parent = pid_of(seen.parent).and_then(|parent| self.processes.get(&parent));
+        if let Some(parent) = parent.map(|parent| parent.who.key) {
+            self.met.insert(pid);
+            self.begin(pid, seen, parent);
+        } else if seen.is_thread {
+            self.add(pid, seen);
+        } else {
+            self.strangers.insert(pid, seen);
+        }
+    }
+
+    /// A stranger does something, and nobody said that it was his child: the parent was killed before it could.
+    fn adopt(&mut self, pid: Pid) {
+        if let Some(seen) = self.strangers.remove(&pid) {
+            self.add(pid, seen);
+            self.saw(seen.who, What::Adopted { parent: None });
+        }
+    }
+
+    /// A thread made another one, or a process.
+    fn forked(&mut self, thread: Pid, child: Pid) {
+        let Some(parent) = self.threads.get(&thread).and_then(|parent| self.processes.get(parent)) else {
+            return;
+        };
+        let parent = parent.who.key;
+        if self.met.remove(&child) {
+            return;
+        }
+        if let Some((who, end)) = self.early.remove(&child) {
+            self.saw(who, What::Forked { parent });
+            self.tell_end(who, end);
+        } else if !self.threads.contains_key(&child)
+            && let Some(seen) = self.strangers.remove(&child).or_else(|| self.proc.see(child))
+        {
+            self.begin(child, seen, parent);
+        }
+    }
+
+    fn begin(&mut self, pid: Pid, seen: Seen, parent: Key) {
+        self.add(pid, seen);
+        if !seen.is_thread {
+            self.saw(seen.who, What::Forked { parent });
+        }
+    }
+
+    fn add(&mut self, thread: Pid, seen: Seen) {
+        let Some(process) = pid_of(seen.who.key.host_pid) else { return };
+        self.threads.insert(thread, process);
+        let fresh = || Process { who: seen.who, threads: HashSet::new(), stopped: false };
+        self.processes.entry(process).or_insert_with(fresh).threads.insert(thread);
+    }
+
+    /// Of its threads only the one that executed is left, under the process's own pid.
+    fn executed(&mut self, pid: Pid) {
+        let Some(process) = self.processes.get_mut(&pid) else { return };
+        for thread in process.threads.drain().filter(|thread| *thread != pid) {
+            self.threads.remove(&thread);
+        }
+        process.threads.insert(pid);
+        let who = process.who;
+        self.threads.insert(pid, pid);
+        self.executed = true;
+        let executed = self.proc.executed(pid);
+        self.saw(who, What::Executed(executed));
+    }
+
+    fn stopped(&mut self, pid: Pid, signal: i32) {
+        // Each thread of a process stops.
+        if let Some(process) = self.processes.get_mut(&pid)
+            && !std::mem::replace(&mut process.stopped, true)
+        {
+            let who = process.who;
+            self.saw(who, What::Stopped { signal });
+        }
+    }
+
+    fn goes_on(&mut self, pid: Pid) {
+        if let Some(process) = self.processes.get_mut(&pid)
+            && std::mem::take(&mut process.stopped)
+        {
+            let who = process.who;
+            self.saw(who, What::Continued);
+        }
+    }
+
+    /// A thread has ended; if it is a main thread, so has its process.
+    fn ended(&mut self, pid: Pid, end: ChangeKind) {
+        if let Some(seen) = self.strangers.remove(&pid) {
+            self.early.insert(pid, (seen.who, end));
+        }
+        let Some(process) = self.threads.remove(&pid) else { return };
+        if process != pid {
+            if let Some(process) = self.processes.get_mut(&process) {
+                process.threads.remove(&pid);
+            }
+            return;
+        }
+        if let Some(Process { who, threads, .. }) = self.processes.remove(&pid) {
+            for thread in threads {
+                self.threads.remove(&thread);
+            }
+            self.tell_end(who, end);
+        }
+    }
+
+    fn tell_end(&self, who: Subject, end: ChangeKind) {
+        let (code, signal) = match end {
+            ChangeKind::Exited { code } => (Some(code), None),
+            ChangeKind::Killed { signal } => (None, Some(signal)),
+            _ => (None, None),
+        };
+        let saw = self.sighting(who, What::Exited { code, signal });
+        // The root's parent is told next.
+        if who.key == self.root { self.sink.tell_now(saw) } else { self.sink.tell(saw) }
+    }
+
+    fn saw(&self, who: Subject, what: What) {
+        self.sink.tell(self.sighting(who, what));
+    }
+
+    fn sighting(&self, who: Subject, what: What) -> Sighting {
+        Sighting::Saw { tree: Some(self.tree), who, at_ns: now_ns(), what }
+    }
+}
+
+fn pid_of(raw: u32) -> Option<Pid> {
+    i32::try_from(raw).ok().and_then(Pid::from_raw)
+}
