@@ -19,6 +19,7 @@ mod link;
 mod many;
 mod memory;
 mod monitor;
+mod observe;
 mod options;
 mod output;
 mod pipes;
