@@ -28,6 +28,7 @@ mod callback;
 mod config;
 mod error;
 mod link;
+mod observer;
 mod process;
 mod resource;
 mod sidecar;
@@ -43,6 +44,11 @@ pub use agent_os::AgentOs;
 pub use callback::Subscription;
 pub use config::{AgentOsConfig, ProcessLimits};
 pub use error::ClientError;
+pub use observer::{
+    AddressFamily, CapabilitySupport, CategoryCapability, EventCategory, NetworkAddress, ObserverBackend,
+    ObserverCapabilities, ObserverConfig, ObserverEvent, ObserverEventKind, ObserverSubscriber, ProcessKey,
+    TraceScope,
+};
 pub use process::{
     ExecBytes, ExecOptions, ExecResult, ExitCause, ExitStatus, FileAccess, FileHandle, FileKind, OutputLimit,
     Process, ProcessInfo, ProcessStatus, ProcessTreeNode, Signal, SignalTarget, SpawnOptions,

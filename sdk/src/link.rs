@@ -24,7 +24,7 @@ use agentvm_wire::{
     error::Code,
     id::{RequestId, StreamId, VmId},
     message::{Request, Response, Scope},
-    process::{Signal, SignalTarget, StdioStreams},
+    process::{Signal, SignalTarget},
     session::Limits,
     stdio::Header,
     vm::VmCreated,
@@ -41,6 +41,7 @@ use writer::Writer;
 use crate::{
     config::ProcessLimits,
     error::ClientError,
+    observer::Observation,
     process::{
         entry::Entry,
         retained::{self, Pressure},
@@ -83,6 +84,7 @@ struct Core {
 enum Waiter {
     Call(oneshot::Sender<Result<Response, ClientError>>),
     Create(ProcessLimits, oneshot::Sender<Result<OwnedVm, ClientError>>),
+    Observe(Arc<Observation>, oneshot::Sender<Result<Response, ClientError>>),
     Start(Arc<Entry>),
     Signal(Arc<Entry>, Signal, SignalTarget),
     Nobody,
@@ -93,6 +95,16 @@ enum Waiter {
 enum Route {
     Output(Arc<Entry>, OutputStream),
     Stdin(Arc<Entry>),
+    Events(Arc<Observation>),
+}
+
+impl Route {
+    fn vm(&self) -> VmId {
+        match self {
+            Self::Output(entry, _) | Self::Stdin(entry) => entry.vm,
+            Self::Events(observation) => observation.vm,
+        }
+    }
 }
 
 /// What the writer sends next.
@@ -154,9 +166,9 @@ impl Link {
     }
 
     /// Nobody cares for these streams any more: what was not sent is not sent, what still comes goes nowhere.
-    pub(crate) fn abandon_streams(&self, streams: StdioStreams) {
+    pub(crate) fn abandon_streams(&self, streams: impl IntoIterator<Item = StreamId>) {
         let mut core = self.lock();
-        for stream in streams.ids() {
+        for stream in streams {
             core.routes.remove(&stream);
             core.abandon_stream(stream);
         }
@@ -196,15 +208,12 @@ impl Link {
     pub(crate) fn forget_vm(&self, vm: VmId) {
         let mut core = self.lock();
         core.vms.remove(&vm);
-        let of_vm = |route: &Route| {
-            let (Route::Output(entry, _) | Route::Stdin(entry)) = route;
-            entry.vm == vm
-        };
-        let given_up: Vec<_> = core.routes.extract_if(|_, route| of_vm(route)).collect();
+        let given_up: Vec<_> = core.routes.extract_if(|_, route| route.vm() == vm).collect();
         for (stream, _) in &given_up {
             core.abandon_stream(*stream);
         }
         drop(core);
+        self.end_observations(given_up.iter().map(|(_, route)| route));
         self.wake.notify_one();
     }
 
@@ -215,6 +224,15 @@ impl Link {
         self.lock().closing = true;
         self.closing.notify_one();
         self.wake.notify_one();
+    }
+
+    /// Nothing more will be told; exits that waited for that are known all the same.
+    fn end_observations<'a>(&self, routes: impl Iterator<Item = &'a Route>) {
+        for route in routes {
+            if let Route::Events(observation) = route {
+                self.exited(observation.end());
+            }
+        }
     }
 
     /// Everyone who waits gets the first cause, at once; so does every later caller.
@@ -232,18 +250,20 @@ impl Link {
             )
         };
         self.drop_timers();
+        self.end_observations(routes.values());
         for waiter in waiters.into_values().chain(deferred.into_iter().map(|(_, _, waiter)| waiter)) {
             match waiter {
                 // Whoever dropped the receiver does not want to know.
-                Waiter::Call(sender) => drop(sender.send(Err(cause.clone()))),
+                Waiter::Call(sender) | Waiter::Observe(_, sender) => drop(sender.send(Err(cause.clone()))),
                 Waiter::Create(_, sender) => drop(sender.send(Err(cause.clone()))),
                 Waiter::Start(entry) | Waiter::Signal(entry, ..) => entry.lost(cause.clone()),
                 Waiter::Nobody => {}
             }
         }
         for route in routes.into_values() {
-            let (Route::Output(entry, _) | Route::Stdin(entry)) = route;
-            entry.lost(cause.clone());
+            if let Route::Output(entry, _) | Route::Stdin(entry) = route {
+                entry.lost(cause.clone());
+            }
         }
         for vm in vms.into_values().filter_map(|vm| vm.upgrade()) {
             vm.end(&cause);

@@ -165,7 +165,7 @@ impl Vm {
         let (command, args) = (execute.command.clone(), execute.args.clone());
         // Whoever reads the output of an exec is there from its first byte.
         let retained_bytes = if id.is_exec() { 0 } else { self.limits.retained_per_stream() };
-        let (entry, subscribed) = self.link.execute(self.id, execute, wants, |streams| {
+        let (entry, subscribed) = self.link.execute(self.id, execute, wants, |streams, observation| {
             let entry = Arc::new(Entry::new(NewEntry {
                 id,
                 vm: self.id,
@@ -173,6 +173,7 @@ impl Vm {
                 command,
                 args,
                 streams,
+                observation,
                 drains,
                 retained: self.retained.clone(),
                 retained_bytes,

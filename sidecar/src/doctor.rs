@@ -1,4 +1,4 @@
-//! What VMs this host can have, as this user, and what would have to change for more.
+//! What VMs this host can have, as this user, what can be observed of them, and what would have to change for more.
 //!
 //! Nothing is concluded from versions and settings: a VM of each level is built, and a program run in it. Its isolation
 //! report is what a client would get.
@@ -6,12 +6,14 @@
 mod probe;
 mod text;
 
+use agentvm_wire::observer::{ObserverCapabilities, TraceScope};
 use agentvm_wire::vm::{Isolation, IsolationReport};
 use rustix::process::geteuid;
 use rustix::system::uname;
 use serde::Serialize;
 
 use crate::isolation::{Fault, Step};
+use crate::observer::capabilities::negotiate_for_scope;
 use crate::server::run;
 use crate::zygote::Zygote;
 use probe::Failure;
@@ -31,6 +33,8 @@ pub(crate) struct Diagnosis {
     /// Of this process.
     uid: u32,
     levels: Vec<Level>,
+    /// What can be observed, of VMs and of the whole host.
+    observer: Vec<ObserverCapabilities>,
 }
 
 /// One level of isolation.
@@ -80,6 +84,7 @@ pub(crate) fn examine() -> anyhow::Result<Diagnosis> {
         arch: std::env::consts::ARCH,
         uid: geteuid().as_raw(),
         levels,
+        observer: TraceScope::ALL.iter().map(|scope| negotiate_for_scope(*scope)).collect(),
     })
 }
 

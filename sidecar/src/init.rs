@@ -49,6 +49,7 @@ pub(crate) use messages::{Boot, Reading};
 pub use messages::{Exit, StartStep};
 #[cfg(test)]
 pub(crate) use messages::{Reply, Request};
+pub(crate) use reap::now_ms;
 pub(crate) use rows::Handle;
 pub use rows::Row;
 pub(crate) use stat::start_ticks;

@@ -16,6 +16,7 @@ pub mod isolation;
 pub mod keeper;
 mod launch;
 mod link;
+mod observer;
 mod packet;
 mod process;
 pub mod server;

@@ -24,7 +24,7 @@ use tokio::sync::Notify;
 
 pub(crate) use drive::{Ended, Handler, drive};
 
-use crate::stdio::{sink::Sink, source::Source};
+use crate::stdio::{outflow::Outflow, sink::Sink};
 
 #[derive(Debug)]
 pub(crate) struct Link {
@@ -41,7 +41,7 @@ pub(crate) struct Link {
 struct Core {
     connection: Connection,
     /// Each with the VM it belongs to.
-    sources: HashMap<StreamId, (VmId, Arc<Source>)>,
+    sources: HashMap<StreamId, (VmId, Arc<dyn Outflow>)>,
     sinks: HashMap<StreamId, (VmId, Arc<Sink>)>,
 }
 
@@ -106,11 +106,17 @@ impl Link {
         streams.into_iter().try_for_each(|stream| core.connection.open_stream(stream))
     }
 
-    /// Connects a pipe we read to a stream we send.
-    pub(crate) fn add_source(&self, source: &Arc<Source>, lane: VmId, window: Option<u64>) {
+    /// Connects what we have to send to its stream.
+    pub(crate) fn add_source(
+        &self,
+        stream: StreamId,
+        source: Arc<dyn Outflow>,
+        lane: VmId,
+        window: Option<u64>,
+    ) {
         let mut core = self.lock();
-        core.connection.open_send(source.stream(), lane, window);
-        core.sources.insert(source.stream(), (lane, source.clone()));
+        core.connection.open_send(stream, lane, window);
+        core.sources.insert(stream, (lane, source));
     }
 
     /// Connects a stream we receive to a pipe we write.

@@ -10,6 +10,7 @@ use agentvm_wire::{
     bytes64::{self, Bytes64},
     error::{Code, Rejection},
     id::{ProcessId, RequestId, StreamId},
+    observer::ProcessKey,
     process::{
         Drain, Execute, ExitCause, ProcessExited, ProcessRow, ProcessStarted, ProcessStatus, Signal,
         StreamEnds,
@@ -56,6 +57,7 @@ pub(crate) struct Process {
     cwd: String,
     outputs: Outputs,
     stdin: Option<StreamId>,
+    observation: Option<StreamId>,
     drain: Option<Drain>,
     /// When its timeout runs out.
     pub(crate) deadline: Option<Instant>,
@@ -64,6 +66,8 @@ pub(crate) struct Process {
     memory: Memory,
     pub(crate) pid: u32,
     started_at_ms: u64,
+    /// Known where it is observed.
+    start_ticks: Option<u64>,
 }
 
 /// The command and its arguments, cut as init cuts those of live processes.
@@ -100,24 +104,32 @@ impl Process {
             cwd,
             outputs,
             stdin: execute.streams.stdin,
+            observation: execute.observe.as_ref().map(|observe| observe.stream),
             drain: execute.drain,
             deadline,
             doom: None,
             memory,
             pid: 0,
             started_at_ms: 0,
+            start_ticks: None,
         }
     }
 
     /// Takes what init says of it and returns what follows for the client.
     pub(crate) fn step(&mut self, event: Event) -> Vec<Action> {
         match event {
-            Event::Started { pid, started_at_ms } => (self.pid, self.started_at_ms) = (pid, started_at_ms),
+            Event::Started { pid, started_at_ms, start_ticks } => {
+                (self.pid, self.started_at_ms, self.start_ticks) = (pid, started_at_ms, start_ticks);
+            }
             Event::Expired => drop(self.doom.get_or_insert(ExitCause::Timeout)),
             Event::CpuLimit => drop(self.doom.get_or_insert(ExitCause::CpuLimit)),
             Event::StartFailed { .. } | Event::Exited(_) | Event::Lost => {}
         }
         self.lifecycle.step(event)
+    }
+
+    pub(crate) fn is_running(&self) -> bool {
+        self.lifecycle == Lifecycle::Running
     }
 
     pub(crate) fn has_ended(&self) -> bool {
@@ -128,10 +140,16 @@ impl Process {
         ProcessStarted { pid: self.pid, started_at_ms: self.started_at_ms }
     }
 
+    /// Names it for ever, where it is known.
+    pub(crate) fn key(&self) -> Option<ProcessKey> {
+        self.start_ticks.map(|start_ticks| ProcessKey { pid: self.pid, start_ticks })
+    }
+
     /// The streams of a process that did not start, or whose VM is gone.
     pub(crate) fn streams(&self) -> impl Iterator<Item = StreamId> + use<> {
         let output = |source: &Option<Arc<Source>>| source.as_ref().map(|source| source.stream());
-        [self.stdin, output(&self.outputs.stdout), output(&self.outputs.stderr)].into_iter().flatten()
+        let outputs = [output(&self.outputs.stdout), output(&self.outputs.stderr)];
+        [self.stdin, self.observation].into_iter().chain(outputs).flatten()
     }
 
     pub(crate) fn outputs(&self) -> &Outputs {
@@ -187,6 +205,7 @@ impl Process {
             core_dumped: exit.core_dumped,
             end: self.outputs.settle(),
             output_open: self.outputs.any_open(),
+            told: Vec::new(),
             user_us: exit.user_us,
             sys_us: exit.sys_us,
             max_rss_bytes: exit.max_rss_bytes,

@@ -31,6 +31,7 @@ use crate::{
     errno,
     isolation::Step,
     link::{self, Ended, Handler, Link},
+    observer::capabilities,
     server::{Proof, Token},
     vm::Vm,
     zygote::{BootError, Zygote},
@@ -280,6 +281,11 @@ impl Requests {
             Request::ProcessSnapshot(page) => session.vm(scope)?.snapshot(id, page),
             Request::ReadCmdline(body) => session.vm(scope)?.read_cmdline(id, body),
             Request::ReadFileHandles(body) => session.vm(scope)?.read_file_handles(id, body),
+            Request::ObserverCapabilities(body) => {
+                let capabilities = capabilities::negotiate_for_scope(body.scope);
+                session.link.respond(id, &Response::ObserverCapabilities(capabilities));
+            }
+            Request::Observe(body) => session.vm(scope)?.observe(id, body)?,
             Request::ResourceUsage(_) => session.vm(scope)?.resource_usage(id),
         }
         Ok(())

@@ -8,6 +8,7 @@
 
 pub(crate) mod deadlines;
 mod inspect;
+mod observing;
 mod reading;
 mod table;
 mod usage;
@@ -40,6 +41,7 @@ use self::deadlines::{Deadlines, Due, after};
 use crate::{
     init::{Commands, Event, Events},
     link::Link,
+    observer::{Observers, capabilities},
     process::{self, Action, Defaults, Process},
     zygote::Booted,
 };
@@ -68,6 +70,8 @@ pub(crate) struct Vm {
 #[derive(Default)]
 struct State {
     processes: HashMap<ProcessId, Process>,
+    /// Who is told what happens; nobody at first.
+    observers: Option<Box<Observers>>,
     warnings: warnings::Warnings,
     /// Pumps of processes that init has not yet told of: a stream says nothing, not even its end, before the start.
     starting: HashMap<ProcessId, Vec<Work>>,
@@ -139,7 +143,8 @@ impl Vm {
     }
 
     fn try_execute(self: &Arc<Self>, request: RequestId, execute: Execute) -> Result<(), Rejection> {
-        let id = execute.process;
+        let (id, window, observe) = (execute.process, execute.window_bytes, execute.observe.clone());
+        observe.as_ref().map_or(Ok(()), capabilities::check)?;
         {
             let state = self.lock();
             if state.gone || state.grace_ends.is_some() {
@@ -165,8 +170,12 @@ impl Vm {
             owner: self.guest_ids,
             commands: &self.commands,
         };
-        let started = process::start(&self.link, self.id, request, execute, &defaults)?;
+        let mut started = process::start(&self.link, self.id, request, execute, &defaults)?;
         let mut state = self.lock();
+        if let Some(observe) = observe {
+            self.observe_tree(&mut state, id, observe, window);
+        }
+        started.spec.observed = Self::is_observed(&mut state);
         if let Some(deadline) = started.process.deadline
             && state.deadlines.add(deadline, Due::Process(id))
         {
@@ -251,6 +260,9 @@ impl Vm {
             tokio::select! {
                 event = events.next() => match event {
                     Event::Ended => {
+                        if let Some(observers) = &mut self.lock().observers {
+                            observers.complete(&self.link);
+                        }
                         self.flush(&mut work).await;
                         return self.ended();
                     }
@@ -291,8 +303,8 @@ impl Vm {
 
     fn follow(self: &Arc<Self>, event: &Event) {
         match *event {
-            Event::Started { process, pid, started_at_ms } => {
-                self.step(process, process::Event::Started { pid, started_at_ms });
+            Event::Started { process, pid, started_at_ms, start_ticks } => {
+                self.step(process, process::Event::Started { pid, started_at_ms, start_ticks });
             }
             Event::StartFailed { process, step, errno } => {
                 self.step(process, process::Event::StartFailed { step, errno });
@@ -318,13 +330,22 @@ impl Vm {
                 Action::AnswerStarted(request) => {
                     self.link.respond(request, &Response::ProcessStarted(process.started()));
                     state.starting.remove(&id).into_iter().flatten().for_each(|pump| self.add(pump));
+                    if let Some(observers) = &state.observers {
+                        observers.started(&self.link, process);
+                    }
                 }
                 Action::AnswerFailed(request, failure) => {
+                    if let Some(observers) = &mut state.observers {
+                        observers.failed(id);
+                    }
                     self.link.close_streams(process.streams());
                     self.link.reject(request, process.rejection(failure));
                 }
                 Action::TellExit(exit) => {
-                    let exited = process.exited(&exit);
+                    let mut exited = process.exited(&exit);
+                    if let Some(observers) = &mut state.observers {
+                        exited.told = observers.exited(&self.link, process, &exit);
+                    }
                     state.exited.keep(process, &exited);
                     if self.drain_if_asked(process, exited.output_open) {
                         state.draining += 1;

@@ -13,7 +13,7 @@ pub use envelope::{Decoded, Envelope, decode};
 pub use integers::MAX_INTEGER;
 pub use malformed::MalformedText;
 
-use crate::{error::Rejection, id::VmId, process, resource, session, vm};
+use crate::{error::Rejection, id::VmId, observer, process, resource, session, vm};
 
 /// What a request or an event is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
@@ -89,6 +89,10 @@ messages! {
         ReadFileHandles(process::ReadFileHandles) = "read_file_handles",
         /// Tells what a VM uses.
         ResourceUsage(resource::ReadResourceUsage) = "resource_usage",
+        /// Tells what can be observed here.
+        ObserverCapabilities(observer::ReadObserverCapabilities) = "observer_capabilities",
+        /// Observes a VM.
+        Observe(observer::ObserveVm) = "observe",
     }
 }
 
@@ -115,6 +119,10 @@ messages! {
         FileHandles(process::FileHandles) = "file_handles",
         /// To `resource_usage`.
         ResourceUsage(resource::ResourceUsage) = "resource_usage",
+        /// To `observer_capabilities`.
+        ObserverCapabilities(observer::ObserverCapabilities) = "observer_capabilities",
+        /// To `observe`.
+        Observing(observer::Observing) = "observing",
         /// To any: it was not carried out.
         Rejected(Rejection) = "rejected",
     }

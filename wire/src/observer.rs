@@ -6,16 +6,16 @@
 mod capabilities;
 mod event;
 mod kind;
+mod request;
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{error::Rejection, id::StreamId};
-
 pub use capabilities::{CategoryCapability, ObserverCapabilities};
 pub use event::{ObserverEvent, ProcessKey};
 pub use kind::{AddressFamily, NetworkAddress, ObserverEventKind};
+pub use request::{Observe, ObserveVm, Observing, ReadObserverCapabilities, Told};
 
 /// Events that wait for a reader, at most; the oldest go first, and are counted.
 pub const MAX_EVENTS: usize = 64 << 10;
@@ -99,29 +99,6 @@ choice! {
         Notification = "notification",
         /// `/proc`, looked at again and again.
         Polling = "polling",
-    }
-}
-
-/// What is to be observed, and where it is told.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Observe {
-    /// Carries the events; sidecar to client.
-    pub stream: StreamId,
-    /// At least one.
-    pub categories: Vec<EventCategory>,
-    /// Refuse rather than observe with gaps; and end what is observed, should what observes it fail.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub require_exact: bool,
-}
-
-impl Observe {
-    /// Refuses an observation of nothing.
-    pub fn validate(&self) -> Result<(), Rejection> {
-        if self.categories.is_empty() {
-            return Err(Rejection::invalid("observe.categories", "nothing is to be observed"));
-        }
-        Ok(())
     }
 }
 

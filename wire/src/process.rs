@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     bytes64::{self, Bytes64},
     id::{ProcessId, StreamId},
+    observer::{Observe, Told},
 };
 
 pub use inspect::{
@@ -85,6 +86,9 @@ pub struct Execute {
     /// refuse.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub allow_best_effort: bool,
+    /// Tells what the process does, and as far as asked its descendants.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observe: Option<Observe>,
 }
 
 impl Execute {
@@ -111,7 +115,13 @@ impl Execute {
             cpu_time_limit_ms: None,
             memory_limit_bytes: None,
             allow_best_effort: false,
+            observe: None,
         }
+    }
+
+    /// Every stream it opens.
+    pub fn stream_ids(&self) -> impl Iterator<Item = StreamId> + use<> {
+        self.streams.ids().chain(self.observe.as_ref().map(|observe| observe.stream))
     }
 
     /// The program, byte for byte.
@@ -216,6 +226,9 @@ pub struct ProcessExited {
     /// A descendant still holds an output open.
     #[serde(default)]
     pub output_open: bool,
+    /// Observations that tell of this end: published exits wait for that event.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub told: Vec<Told>,
     /// CPU time in user mode, microseconds, with reaped children.
     pub user_us: u64,
     /// CPU time in the kernel, microseconds, with reaped children.

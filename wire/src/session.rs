@@ -83,6 +83,8 @@ pub struct Limits {
     pub max_vms: u64,
     /// Live processes of one VM that the session started: 4096.
     pub max_processes: u64,
+    /// Observations of one whole VM at once: 64.
+    pub max_observers: u64,
 }
 
 impl Default for Limits {
@@ -96,6 +98,7 @@ impl Default for Limits {
             max_requests: 4096,
             max_vms: 4096,
             max_processes: 4096,
+            max_observers: 64,
         }
     }
 }

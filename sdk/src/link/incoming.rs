@@ -11,7 +11,7 @@ use agentvm_wire::{
 use bytes::Bytes;
 
 use super::{Link, Route, Waiter};
-use crate::{error::ClientError, process::start_failure};
+use crate::{error::ClientError, observer::EntryExit, process::start_failure};
 
 impl Link {
     pub(super) fn receive_text(self: &Arc<Self>, text: &str) -> Result<(), Violation> {
@@ -55,6 +55,16 @@ impl Link {
         match (waiter, response) {
             // Whoever dropped the receiver does not want to know.
             (Waiter::Call(sender), response) => drop(sender.send(Ok(response))),
+            (Waiter::Observe(observation, sender), response) => {
+                if matches!(response, Response::Rejected(_)) {
+                    let mut core = self.lock();
+                    core.connection.close_stream(observation.stream);
+                    core.routes.remove(&observation.stream);
+                    drop(core);
+                    self.exited(observation.end());
+                }
+                drop(sender.send(Ok(response)));
+            }
             (Waiter::Create(limits, sender), response) => {
                 let created = match response {
                     Response::VmCreated(created) => Ok(self.register_vm(created, limits)),
@@ -67,7 +77,7 @@ impl Link {
             (Waiter::Start(entry), Response::ProcessStarted(started)) => entry.started(started),
             (Waiter::Start(entry), Response::Rejected(rejection)) => {
                 let mut core = self.lock();
-                for stream in entry.streams().ids() {
+                for stream in entry.stream_ids() {
                     core.connection.close_stream(stream);
                     core.routes.remove(&stream);
                 }
@@ -75,6 +85,9 @@ impl Link {
                 drop(core);
                 // A VM that is about to end starts nothing.
                 let ending = vm.and_then(|vm| vm.check_alive().err());
+                if let Some(observation) = &entry.observation {
+                    self.exited(observation.end());
+                }
                 entry.start_failed(ending.unwrap_or_else(|| start_failure(&entry.command, rejection)));
             }
             (Waiter::Start(entry), other) => entry.lost(ClientError::unexpected("execute", &other)),
@@ -90,7 +103,7 @@ impl Link {
         match event {
             Event::ProcessExited(exited) => {
                 if let Some(entry) = vm.entry(exited.process) {
-                    entry.exited(exited);
+                    self.exited([(entry, exited)]);
                 }
             }
             Event::OutputDrained(drained) => {
@@ -110,13 +123,39 @@ impl Link {
         }
     }
 
+    /// Publishes exits, each behind the events that tell of it.
+    pub(crate) fn exited(&self, exits: impl IntoIterator<Item = EntryExit>) {
+        for exit in exits {
+            if let Some((entry, exited)) = self.behind_its_events(exit) {
+                entry.exited(exited);
+            }
+        }
+    }
+
+    /// Gives an exit back unless one of the events that tell of it is still to come; then its observation has it.
+    fn behind_its_events(&self, (mut entry, mut exited): EntryExit) -> Option<EntryExit> {
+        while let Some(told) = exited.told.pop() {
+            let route = self.lock().routes.get(&told.stream).cloned();
+            if let Some(Route::Events(observation)) = route {
+                (entry, exited) = observation.park(told.seq, (entry, exited))?;
+            }
+        }
+        Some((entry, exited))
+    }
+
     fn data(&self, stream: StreamId, payload: &[u8], fin: bool) {
         let route = {
             let routes = &mut self.lock().routes;
             if fin { routes.remove(&stream) } else { routes.get(&stream).cloned() }
         };
-        if let Some(Route::Output(entry, which)) = route {
-            entry.data(which, payload, fin);
+        match route {
+            Some(Route::Output(entry, which)) => entry.data(which, payload, fin),
+            Some(Route::Events(observation)) => {
+                let (received, exits) = observation.data(payload, fin);
+                self.consumed(&[(stream, received)]);
+                self.exited(exits);
+            }
+            Some(Route::Stdin(_)) | None => {}
         }
     }
 
@@ -125,6 +164,7 @@ impl Link {
         match route {
             Some(Route::Output(entry, which)) => entry.output_lost(which),
             Some(Route::Stdin(entry)) => entry.stdin_stopped(),
+            Some(Route::Events(observation)) => self.exited(observation.end()),
             None => {}
         }
     }

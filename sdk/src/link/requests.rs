@@ -5,6 +5,7 @@ use std::sync::Arc;
 use agentvm_wire::{
     id::VmId,
     message::{Request, Response, Scope},
+    observer::{Observe, ObserveVm},
     process::{Execute, Signal, SignalProcess, SignalTarget, StdioStreams},
     vm::{DisposeVm, VmConfig},
 };
@@ -12,7 +13,12 @@ use tokio::sync::oneshot;
 
 use super::{Core, Link, Route, Waiter};
 use crate::{
-    config::ProcessLimits, error::ClientError, process::entry::Entry, stdio::OutputStream, vm::OwnedVm,
+    config::ProcessLimits,
+    error::ClientError,
+    observer::{Observation, ObserverConfig},
+    process::entry::Entry,
+    stdio::OutputStream,
+    vm::OwnedVm,
 };
 
 /// Which streams a process shall have.
@@ -21,7 +27,11 @@ pub(crate) struct WantedStreams {
     pub(crate) stdin: bool,
     pub(crate) stdout: bool,
     pub(crate) stderr: bool,
+    /// If it is observed: how many events are kept.
+    pub(crate) events: usize,
 }
+
+type Answer = Result<Response, ClientError>;
 
 impl Link {
     /// Sends a request and awaits its answer. Dropping the future forgets the answer, not the request.
@@ -45,7 +55,10 @@ impl Link {
         self.answer(receiver).await
     }
 
-    async fn answer<T>(&self, receiver: oneshot::Receiver<Result<T, ClientError>>) -> Result<T, ClientError> {
+    pub(crate) async fn answer<T>(
+        &self,
+        receiver: oneshot::Receiver<Result<T, ClientError>>,
+    ) -> Result<T, ClientError> {
         receiver.await.unwrap_or_else(|_| Err(self.ended().unwrap_or(ClientError::Disposed)))
     }
 
@@ -88,11 +101,11 @@ impl Link {
     /// Chooses stream ids, makes the entry with them, and sends `execute`, all in one step, so that whatever the
     /// caller does next with the process follows it.
     pub(crate) fn execute<T>(
-        &self,
+        self: &Arc<Self>,
         vm: VmId,
         mut execute: Execute,
         wants: WantedStreams,
-        enter: impl FnOnce(StdioStreams) -> (Arc<Entry>, T),
+        enter: impl FnOnce(StdioStreams, Option<Arc<Observation>>) -> (Arc<Entry>, T),
     ) -> Result<(Arc<Entry>, T), ClientError> {
         let mut guard = self.lock();
         let core = &mut *guard;
@@ -101,13 +114,20 @@ impl Link {
         let streams =
             StdioStreams { stdin: open(wants.stdin), stdout: open(wants.stdout), stderr: open(wants.stderr) };
         execute.streams = streams;
-        let window = core.connection.choose_window(streams.ids().count());
+        let observation = execute.observe.as_mut().map(|observe| {
+            observe.stream = core.connection.next_stream();
+            Observation::new(observe.stream, vm, self.clone(), wants.events)
+        });
+        let window = core.connection.choose_window(execute.stream_ids().count());
         execute.window_bytes = window;
         let id = core
             .connection
             .request(Scope::vm(vm), &Request::Execute(execute))
             .map_err(ClientError::Rejected)?;
-        let (entry, subscribed) = enter(streams);
+        if let Some(observation) = &observation {
+            core.receive_events(observation, window);
+        }
+        let (entry, subscribed) = enter(streams, observation);
         if let Some(stream) = streams.stdin {
             core.connection.open_send(stream, vm, window);
             core.routes.insert(stream, Route::Stdin(entry.clone()));
@@ -124,6 +144,29 @@ impl Link {
         drop(guard);
         self.send();
         Ok((entry, subscribed))
+    }
+
+    /// Has a VM observed; the answer is still to come. What is executed next is observed.
+    pub(crate) fn observe(
+        self: &Arc<Self>,
+        vm: VmId,
+        config: &ObserverConfig,
+    ) -> Result<(Arc<Observation>, oneshot::Receiver<Answer>), ClientError> {
+        let (sender, receiver) = oneshot::channel();
+        let mut observe = Observe::from(config);
+        observe.validate().map_err(ClientError::Rejected)?;
+        let mut core = self.lock();
+        core.check_alive()?;
+        observe.stream = core.connection.next_stream();
+        let observation = Observation::new(observe.stream, vm, self.clone(), config.buffered_events);
+        let window_bytes = core.connection.choose_window(1);
+        let request = Request::Observe(ObserveVm { observe, window_bytes });
+        let id = core.connection.request(Scope::vm(vm), &request).map_err(ClientError::Rejected)?;
+        core.receive_events(&observation, window_bytes);
+        core.waiters.insert(id, Waiter::Observe(observation.clone(), sender));
+        drop(core);
+        self.send();
+        Ok((observation, receiver))
     }
 
     /// Sends a signal; the entry has made sure that it is not already on its way.
@@ -143,6 +186,11 @@ impl Core {
             None if self.closing => Err(ClientError::Disposed),
             None => Ok(()),
         }
+    }
+
+    fn receive_events(&mut self, observation: &Arc<Observation>, window: Option<u64>) {
+        self.connection.open_receive(observation.stream, window);
+        self.routes.insert(observation.stream, Route::Events(observation.clone()));
     }
 
     /// Sends what was deferred as far as there is room for it now.

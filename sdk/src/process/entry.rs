@@ -15,7 +15,7 @@ use std::{
 };
 
 use agentvm_wire::{
-    id::{ProcessId, VmId},
+    id::{ProcessId, StreamId, VmId},
     process::{ExitCause, ProcessExited, ProcessStarted, Signal, SignalTarget, StdioStreams, StreamEnds},
 };
 
@@ -34,6 +34,7 @@ use super::{
 use crate::{
     error::ClientError,
     link::Link,
+    observer::Observation,
     stdio::{OutputStream, ring::Ring},
 };
 
@@ -49,6 +50,7 @@ pub(crate) struct Entry {
     pub(crate) exit: Exit,
     retained: Arc<Retained>,
     streams: StdioStreams,
+    pub(crate) observation: Option<Arc<Observation>>,
     drains: bool,
     /// How long a kill at the timeout may go unconfirmed.
     kill_confirmation: Duration,
@@ -70,6 +72,7 @@ pub(crate) struct NewEntry {
     pub(crate) command: String,
     pub(crate) args: Vec<String>,
     pub(crate) streams: StdioStreams,
+    pub(crate) observation: Option<Arc<Observation>>,
     pub(crate) drains: bool,
     pub(crate) retained: Arc<Retained>,
     pub(crate) retained_bytes: u64,
@@ -90,6 +93,7 @@ impl Entry {
             exit: Exit::new(),
             retained: new.retained,
             streams: new.streams,
+            observation: new.observation,
             drains: new.drains,
             kill_confirmation: new.kill_confirmation,
             pin: Mutex::default(),
@@ -231,11 +235,15 @@ impl Entry {
         // Each holds the entry that holds it, and would wait for a stream that nothing feeds any more.
         let relays = std::mem::take(&mut *self.relays.lock().expect("no code panics under this lock"));
         drop(relays);
-        self.link.abandon_streams(self.streams);
+        self.link.abandon_streams(self.streams.ids());
+        if let Some(observation) = &self.observation {
+            observation.abandon();
+        }
     }
 
-    pub(crate) fn streams(&self) -> StdioStreams {
-        self.streams
+    pub(crate) fn stream_ids(&self) -> impl Iterator<Item = StreamId> {
+        let events = self.observation.as_ref().map(|observation| observation.stream);
+        self.streams.ids().chain(events)
     }
 
     pub(crate) fn started_info(&self) -> Option<ProcessStarted> {
@@ -274,7 +282,7 @@ impl Entry {
         if let Some(outcome) = effects.outcome {
             self.exit.publish(outcome);
             if self.streams.stdin.is_some() {
-                self.link.abandon_streams(StdioStreams { stdin: self.streams.stdin, ..Default::default() });
+                self.link.abandon_streams(self.streams.stdin);
             }
         }
         if !effects.consumed.is_empty() {

@@ -205,7 +205,7 @@ impl Run {
         execute.stdin = if has_stdin { StdinMode::Pipe } else { StdinMode::Null };
         (execute.stdout, execute.stderr) = (OutputMode::Pipe, OutputMode::Pipe);
         execute.drain = Some(vm::exec_drain());
-        let wants = WantedStreams { stdin: has_stdin, stdout: true, stderr: true };
+        let wants = WantedStreams { stdin: has_stdin, stdout: true, stderr: true, events: 0 };
         let (on_stdout, on_stderr) = (options.on_stdout, options.on_stderr);
         let (entry, (stdout, stderr)) = vm.execute(execute, wants, timeout, |entry| {
             let stdout = Reader::new(entry, OutputStream::Stdout, on_stdout);

@@ -25,6 +25,7 @@ use crate::{
     callback::{self, Subscription, guarded},
     error::ClientError,
     link::WantedStreams,
+    observer::ObserverSubscriber,
     stdio::{ByteStream, Output, OutputEvents, OutputFrom, OutputPage, OutputStream, Overflow, StdinInput},
 };
 
@@ -87,7 +88,9 @@ impl AgentOs {
         options.start.apply(&mut execute);
         execute.stdin = if options.no_stdin { StdinMode::Null } else { StdinMode::Pipe };
         (execute.stdout, execute.stderr) = (OutputMode::Pipe, OutputMode::Pipe);
-        let wants = WantedStreams { stdin: !options.no_stdin, stdout: true, stderr: true };
+        let events = options.observe.as_ref().map_or(0, |config| config.buffered_events);
+        let wants = WantedStreams { stdin: !options.no_stdin, stdout: true, stderr: true, events };
+        execute.observe = options.observe.as_ref().map(Into::into);
         let on_stdout = relay::output("stdout", options.on_stdout, descriptors.stdout);
         let on_stderr = relay::output("stderr", options.on_stderr, descriptors.stderr);
         let subscribe = |entry: &Arc<Entry>| Relay::new(entry, on_stdout, on_stderr);
@@ -218,6 +221,12 @@ impl Process {
     /// What is kept of an output from `offset` on. See [`AgentOs::read_process_output`].
     pub fn read_output(&self, stream: OutputStream, offset: u64, max_bytes: usize) -> OutputPage {
         self.entry.read_page(stream, offset, max_bytes)
+    }
+
+    /// What was observed of it and its descendants, from the first event on; `None` unless it was spawned with
+    /// [`SpawnOptions::observe`](crate::SpawnOptions::observe). Each subscriber reads for itself, at its own pace.
+    pub fn observer(&self) -> Option<ObserverSubscriber> {
+        self.entry.observation.clone().map(ObserverSubscriber::new)
     }
 
     /// Queues bytes for its standard input. Errors as [`AgentOs::write_process_stdin`].

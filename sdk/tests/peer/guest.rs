@@ -56,6 +56,7 @@ impl Guest {
             core_dumped: false,
             end: StreamEnds { stdout: Some(stdout), stderr: Some(stderr) },
             output_open: false,
+            told: Vec::new(),
             user_us: 2000,
             sys_us: 1000,
             max_rss_bytes: 4096,

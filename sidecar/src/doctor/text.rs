@@ -17,9 +17,10 @@ pub(crate) struct Text<'a>(pub(crate) &'a Diagnosis);
 
 impl fmt::Display for Text<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Diagnosis { version, kernel, arch, uid, levels } = self.0;
+        let Diagnosis { version, kernel, arch, uid, levels, observer } = self.0;
         writeln!(f, "{TITLE}agentvm-sidecar {version}{TITLE:#}, Linux {kernel} on {arch}, as user {uid}")?;
         levels.iter().try_for_each(|level| write_level(f, level))?;
+        observer.iter().try_for_each(|scope| write!(f, "\n{}", scope.render_summary()))?;
         if self.0.has_sandboxes() {
             writeln!(f, "\n{GOOD}This host can have sandboxes.{GOOD:#}")
         } else {

@@ -48,6 +48,8 @@ pub enum Event {
         pid: u32,
         /// Milliseconds since the epoch.
         started_at_ms: u64,
+        /// Clock ticks from the start of the machine to its own, where that was asked for.
+        start_ticks: Option<u64>,
     },
     /// A process could not be started; nothing of it is left.
     StartFailed {
@@ -172,7 +174,9 @@ impl Events {
             self.connection.answered();
         }
         Some(match *reply {
-            Reply::Started { process, pid, started_at_ms } => Event::Started { process, pid, started_at_ms },
+            Reply::Started { process, pid, started_at_ms, start_ticks } => {
+                Event::Started { process, pid, started_at_ms, start_ticks }
+            }
             Reply::StartFailed { process, step, errno } => Event::StartFailed { process, step, errno },
             Reply::CpuLimit { process } => Event::CpuLimit { process },
             Reply::Exited { process, exit } => Event::Exited { process, exit },

@@ -109,6 +109,8 @@ pub(crate) struct Start {
     pub cpu_limit_us: Option<u64>,
     /// What holds it to a memory limit of its own.
     pub memory: Option<Memory>,
+    /// Whether its key shall be told.
+    pub observed: bool,
     /// A keeper is to see it.
     pub watched: bool,
 }
@@ -158,6 +160,8 @@ pub(crate) enum Reply {
         pid: u32,
         /// Milliseconds since the epoch.
         started_at_ms: u64,
+        /// Clock ticks from the start of the machine to its own, where that was asked for.
+        start_ticks: Option<u64>,
     },
     /// It never ran.
     StartFailed {

@@ -113,10 +113,10 @@ impl Server<'_> {
         // Nobody wants a VM that is about to end to start anything anew, or what is late.
         let again = again.filter(|_| !self.terminating && !expired);
         match (outcome, again) {
-            (Ok(Go { mark, started_at_ms }), _) => {
+            (Ok(Go { mark, started_at_ms, start_ticks }), _) => {
                 self.table.set_mark(id, Mark(mark));
                 let pid = pid.as_raw_nonzero().get().unsigned_abs();
-                self.reply(&Reply::Started { process: id, pid, started_at_ms })?;
+                self.reply(&Reply::Started { process: id, pid, started_at_ms, start_ticks })?;
                 self.spare_is_due = true;
                 if let Some(limit) = cpu_limit {
                     self.limit_cpu(id, limit)?;
@@ -174,7 +174,7 @@ pub(super) fn exit(kind: ChangeKind) -> Option<Exit> {
 }
 
 #[expect(clippy::disallowed_methods, reason = "it tells when, not how long")]
-pub(super) fn now_ms() -> u64 {
+pub(crate) fn now_ms() -> u64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .ok()

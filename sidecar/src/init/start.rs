@@ -29,6 +29,7 @@ use serde::{Deserialize, Serialize};
 use super::client::now_ns;
 use super::messages::{Memory, Start, StartStep, Stream, Text};
 use super::reap::now_ms;
+use super::stat;
 use super::strings::Strings;
 use super::terms::Terms;
 use crate::isolation::plan::Plan;
@@ -86,6 +87,8 @@ pub(super) struct Go {
     pub mark: u64,
     /// Milliseconds since the epoch, told by the child itself: no clock the command reads is earlier.
     pub started_at_ms: u64,
+    /// When its process began, where that was asked for.
+    pub start_ticks: Option<u64>,
 }
 
 /// What a child tells before its socket ends.
@@ -152,6 +155,11 @@ fn own_mark(plan: &Plan) -> rustix::io::Result<u64> {
     }
 }
 
+/// Clock ticks from the start of the machine to that of the child.
+fn own_start_ticks() -> Option<u64> {
+    stat::parse(&std::fs::read("/proc/self/stat").ok()?).map(|stat| stat.start_ticks)
+}
+
 /// Ends the child, without a word, if nothing comes: init then starts another one, should something have been sent.
 fn await_request(socket: &OwnedFd) -> Packet<Start> {
     let mut buffer = [0; packet::MAX_BYTES];
@@ -192,7 +200,8 @@ fn become_guest_and_exec(
     if request.message.deadline_ns.is_some_and(|deadline| deadline <= now_ns()) {
         return Err(StartFault::LATE);
     }
-    let go = Go { mark, started_at_ms: now_ms() };
+    let start_ticks = request.message.observed.then(own_start_ticks).flatten();
+    let go = Go { mark, started_at_ms: now_ms(), start_ticks };
     packet::send(init, &packet::encode(&Told::Go(go)), &[]).map_err(at(StartStep::Handshake))?;
     let refused = if request.message.script { strings.exec_script() } else { strings.exec() };
     Err(StartFault::new(StartStep::Exec, refused))

@@ -28,7 +28,7 @@ use tokio_tungstenite::{
 use tokio_util::sync::CancellationToken;
 
 use super::Link;
-use crate::stdio::source::{Source, Taken};
+use crate::stdio::outflow::{Outflow, Taken};
 
 /// How long a close frame may take to leave.
 const CLOSE_LIMIT: Duration = Duration::from_secs(1);
@@ -189,7 +189,7 @@ async fn write_batch(
         let message = match outgoing {
             Outgoing::Control(text) => Message::text(text),
             Outgoing::Turn { stream, source, max_bytes } => {
-                match link.take_turn(stream, &source, max_bytes, chunk) {
+                match link.take_turn(stream, &*source, max_bytes, chunk) {
                     Some(bytes) => Message::Binary(bytes),
                     None => continue,
                 }
@@ -207,7 +207,7 @@ async fn write_batch(
 /// What is sent next.
 enum Outgoing {
     Control(String),
-    Turn { stream: StreamId, source: Arc<Source>, max_bytes: usize },
+    Turn { stream: StreamId, source: Arc<dyn Outflow>, max_bytes: usize },
 }
 
 impl Link {
@@ -230,11 +230,11 @@ impl Link {
         None
     }
 
-    /// Reads the pipe whose turn it is: no queue stands between a pipe and the socket.
+    /// Asks the source whose turn it is: no queue stands between a pipe and the socket.
     fn take_turn(
         &self,
         stream: StreamId,
-        source: &Source,
+        source: &dyn Outflow,
         max_bytes: usize,
         chunk: &mut [u8],
     ) -> Option<Bytes> {
@@ -274,7 +274,7 @@ impl Link {
             }
             Received::Stopped { stream, .. } => {
                 if let Some((_, source)) = core.sources.remove(&stream) {
-                    source.drain_to_nowhere();
+                    source.stop();
                 }
             }
             _ => {}

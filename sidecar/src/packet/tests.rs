@@ -23,7 +23,12 @@ fn seeds() -> Vec<Vec<u8>> {
     };
     vec![
         encode(&Reply::Exited { process, exit }),
-        encode(&Reply::Started { process, pid: u32::MAX, started_at_ms: u64::MAX }),
+        encode(&Reply::Started {
+            process,
+            pid: u32::MAX,
+            started_at_ms: u64::MAX,
+            start_ticks: Some(u64::MAX),
+        }),
         encode(&Reply::Signaled { token: u64::MAX, delivered: u32::MAX }),
         encode(&Request::Expire { process }),
         encode(&Request::Terminate),

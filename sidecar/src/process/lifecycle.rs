@@ -34,6 +34,7 @@ pub(crate) enum Event {
     Started {
         pid: u32,
         started_at_ms: u64,
+        start_ticks: Option<u64>,
     },
     StartFailed {
         step: StartStep,
@@ -114,7 +115,7 @@ mod tests {
     /// Every sequence of events, up to a length that visits every state from every state.
     fn sequences(length: u32) -> impl Iterator<Item = Vec<Event>> {
         let events = [
-            Event::Started { pid: 5, started_at_ms: 1 },
+            Event::Started { pid: 5, started_at_ms: 1, start_ticks: None },
             Event::StartFailed { step: StartStep::Exec, errno: libc::ENOENT },
             Event::Exited(EXIT),
             Event::Expired,

@@ -53,7 +53,7 @@ pub(crate) fn start(
     execute.validate()?;
     execute.validate_streams()?;
     let (streams, window) = (execute.streams, execute.window_bytes);
-    link.open_streams(streams.ids().collect(), window)?;
+    link.open_streams(execute.stream_ids().collect(), window)?;
 
     let (memory, memory_limit) = Memory::limit(defaults.commands, &execute)?;
     let pipes = Pipes::make(&execute, defaults.owner).map_err(|error| no_pipes(&error))?;
@@ -62,7 +62,7 @@ pub(crate) fn start(
     let mut source = |ours: Option<(StreamId, OwnedFd)>| {
         ours.map(|(stream, pipe)| {
             let source = Source::new(stream, pipe, activity.clone());
-            link.add_source(&source, vm, window);
+            link.add_source(stream, source.clone(), vm, window);
             pumps.push(Box::pin(source.clone().pump(link.clone())));
             source
         })
@@ -96,6 +96,7 @@ pub(crate) fn start(
         memory: memory_limit,
         watcher: None,
         cpu_limit: execute.cpu_time_limit_ms.map(Duration::from_millis),
+        observed: false,
     };
     Ok(Started { process, spec, pumps })
 }

@@ -30,6 +30,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
+use super::outflow::{Outflow, Taken};
 use crate::{link::Link, sys::reactor::watch_shared};
 
 /// Full reads in a row after which a pipe is worth growing.
@@ -68,14 +69,6 @@ fn discard(pipe: BorrowedFd<'_>) -> io::Result<usize> {
 const SENDING: u8 = 0;
 const TO_NOWHERE: u8 = 1;
 const ENDED: u8 = 2;
-
-/// What a turn brought.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Taken {
-    Bytes(usize),
-    End,
-    Nothing,
-}
 
 impl Source {
     pub(crate) fn new(stream: StreamId, pipe: OwnedFd, activity: Arc<Notify>) -> Arc<Self> {
@@ -144,31 +137,6 @@ impl Source {
         }
     }
 
-    /// Reads what is there, at most as much as the buffer holds.
-    pub(crate) fn take(&self, buffer: &mut [u8]) -> Taken {
-        let room = buffer.len();
-        let read = match self.take_held(buffer) {
-            0 => self.try_io(|pipe| Ok(rustix::io::read(pipe, &mut *buffer)?)),
-            held => Ok(held),
-        };
-        let taken = match read {
-            Ok(0) => Taken::End,
-            Ok(read) => Taken::Bytes(read),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Taken::Nothing,
-            Err(_) => Taken::End,
-        };
-        match taken {
-            Taken::Bytes(read) => {
-                self.sent.fetch_add(read as u64, Ordering::Relaxed);
-                self.grow_if_full(read == room);
-                self.activity.notify_one();
-            }
-            Taken::End => self.end(),
-            Taken::Nothing => self.rearm.notify_one(),
-        }
-        taken
-    }
-
     /// A process that fills its pipe again and again gets a bigger one: fewer switches between it and us.
     fn grow_if_full(&self, full: bool) {
         if !full {
@@ -227,16 +195,6 @@ impl Source {
         self.mode() == TO_NOWHERE
     }
 
-    /// Nobody wants the output any more.
-    pub(crate) fn drain_to_nowhere(&self) {
-        self.switch(TO_NOWHERE);
-    }
-
-    /// Nothing follows.
-    pub(crate) fn end(&self) {
-        self.switch(ENDED);
-    }
-
     fn mode(&self) -> u8 {
         self.mode.load(Ordering::Relaxed)
     }
@@ -245,5 +203,40 @@ impl Source {
         self.mode.fetch_max(mode, Ordering::Relaxed);
         self.rearm.notify_one();
         self.activity.notify_one();
+    }
+}
+
+impl Outflow for Source {
+    fn take(&self, buffer: &mut [u8]) -> Taken {
+        let room = buffer.len();
+        let read = match self.take_held(buffer) {
+            0 => self.try_io(|pipe| Ok(rustix::io::read(pipe, &mut *buffer)?)),
+            held => Ok(held),
+        };
+        let taken = match read {
+            Ok(0) => Taken::End,
+            Ok(read) => Taken::Bytes(read),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Taken::Nothing,
+            Err(_) => Taken::End,
+        };
+        match taken {
+            Taken::Bytes(read) => {
+                self.sent.fetch_add(read as u64, Ordering::Relaxed);
+                self.grow_if_full(read == room);
+                self.activity.notify_one();
+            }
+            Taken::End => self.end(),
+            Taken::Nothing => self.rearm.notify_one(),
+        }
+        taken
+    }
+
+    /// From now on it goes nowhere.
+    fn stop(&self) {
+        self.switch(TO_NOWHERE);
+    }
+
+    fn end(&self) {
+        self.switch(ENDED);
     }
 }

@@ -39,6 +39,10 @@ fn a_host_that_can_have_sandboxes_is_told_so() {
     assert_eq!(sandbox["remedies"].as_array().unwrap().len(), usize::from(lacks_groups));
     assert!(level(&diagnosis, "confined")["report"]["landlock"]["abi"].is_u64());
     assert_eq!(level(&diagnosis, "none")["report"]["no_new_privs"], false);
+    let [tree, host] = &diagnosis["observer"].as_array().unwrap()[..] else { panic!("{diagnosis}") };
+    assert_eq!((&tree["scope"], &host["scope"]), (&"launched-process-tree".into(), &"system-wide".into()));
+    assert_eq!(tree["categories"][0]["category"], "lifecycle");
+    assert_eq!(tree["categories"][0]["support"], "supported");
 }
 
 /// As root of a pod or a container has: no ids but its own few.
@@ -67,6 +71,8 @@ fn people_get_text_with_colours_on_a_terminal_only() {
         let partly = part.replace("yes", "in part");
         assert!(said.contains(part) || said.contains(&partly), "{part}: {said}");
     }
+    let matrix = "\nobserver capabilities (scope=launched-process-tree):\n  lifecycle  supported ";
+    assert!(said.contains(matrix), "{said}");
     assert!(!said.contains('\u{1b}'), "{said}");
     // What a terminal is told by its user.
     let coloured = doctor(&[]).env("CLICOLOR_FORCE", "1").output().unwrap();

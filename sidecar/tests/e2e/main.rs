@@ -18,6 +18,7 @@ mod limits;
 mod link;
 mod many;
 mod memory;
+mod observe;
 mod options;
 mod output;
 mod pipes;

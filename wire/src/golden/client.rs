@@ -8,6 +8,7 @@ use crate::{
     error::Code,
     id::{ProcessId, RequestId, StreamId, VmId},
     message::{Envelope, Request, Scope},
+    observer::{EventCategory, Observe, ObserveVm, ReadObserverCapabilities, TraceScope},
     process::{
         Drain, Execute, OutputMode, ProcessRef, ProcessSnapshot, ReadCmdline, ReadFileHandles, Signal,
         SignalProcess, SignalTarget, StdinMode, StdioStreams,
@@ -70,6 +71,23 @@ pub fn client() -> Vec<Sample> {
             Request::ReadFileHandles(ReadFileHandles { of: ProcessRef::Pid(3), after: Some(2) }),
         ),
         request("resource_usage", 15, Scope::vm(vm()), Request::ResourceUsage(ReadResourceUsage {})),
+        request(
+            "observer_capabilities",
+            16,
+            Scope::SESSION,
+            Request::ObserverCapabilities(ReadObserverCapabilities {
+                scope: TraceScope::LaunchedProcessTree,
+            }),
+        ),
+        request(
+            "observe",
+            17,
+            Scope::vm(vm()),
+            Request::Observe(ObserveVm {
+                observe: observe(6, &[EventCategory::Process]),
+                window_bytes: Some(16_384),
+            }),
+        ),
         request("dispose_vm", 10, Scope::vm(vm()), Request::DisposeVm(DisposeVm { grace_ms: 0 })),
         request("dispose_vm_grace", 11, Scope::vm(vm()), Request::DisposeVm(DisposeVm { grace_ms: 5000 })),
         Sample::new("cancel", Envelope::Cancel { id: RequestId(5) }),
@@ -88,6 +106,10 @@ pub fn client() -> Vec<Sample> {
 
 fn request(name: &'static str, id: u64, scope: Scope, request: Request) -> Sample {
     Sample::new(name, Envelope::Request { id: RequestId(id), scope, request: Ok(request) })
+}
+
+fn observe(stream: u32, categories: &[EventCategory]) -> Observe {
+    Observe { stream: StreamId(stream), categories: categories.to_vec(), require_exact: true }
 }
 
 fn hello() -> Hello {
@@ -143,6 +165,7 @@ fn execute() -> Execute {
         cpu_time_limit_ms: Some(10_000),
         memory_limit_bytes: Some(268_435_456),
         allow_best_effort: true,
+        observe: Some(observe(4, &[EventCategory::Lifecycle, EventCategory::Process])),
         ..execute_minimal()
     }
 }
@@ -163,7 +186,7 @@ fn execute_bytes() -> Execute {
         cwd_b64,
         stdout: OutputMode::Pipe,
         stderr: OutputMode::ToStdout,
-        streams: StdioStreams { stdout: Some(StreamId(4)), ..StdioStreams::default() },
+        streams: StdioStreams { stdout: Some(StreamId(5)), ..StdioStreams::default() },
         ..execute_minimal()
     }
 }

@@ -38,7 +38,7 @@ pub fn observer() -> Vec<Line> {
         NetworkAddress { proto: Some("tcp".into()), ..NetworkAddress::ip(([127, 0, 0, 1], 8080).into()) };
     let socket = NetworkAddress::unix(b"/run/user/bus".to_vec());
     let events = vec![
-        ("started", Lifecycle, Kind::Started),
+        ("started", Lifecycle, Kind::Started { adopted: false }),
         ("exited", Lifecycle, Kind::Exited { exit_code: Some(0), signal: None }),
         ("exited_signaled", Lifecycle, Kind::Exited { exit_code: None, signal: Some(9) }),
         ("descendant-started", Process, Kind::DescendantStarted { adopted: false }),
@@ -90,7 +90,7 @@ pub fn observer() -> Vec<Line> {
             Kind::NetworkSend { address: NetworkAddress { proto: Some("udp".into()), ..web } },
         ),
         ("orphaned", Process, Kind::Orphaned),
-        ("loss", Process, Kind::Loss { reason: "overflow".into(), count: 1200 }),
+        ("loss", Process, Kind::Loss { reason: Kind::OVERFLOW.into(), count: 1200 }),
         ("complete", Lifecycle, Kind::Complete),
     ];
     (1..)

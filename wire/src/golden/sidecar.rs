@@ -9,6 +9,9 @@ use crate::{
     error::{Code, Details, Rejection},
     id::{ProcessId, RequestId, StreamId},
     message::{Envelope, Event, Response, Scope},
+    observer::{
+        CategoryCapability, EventCategory, ObserverBackend, ObserverCapabilities, Observing, Told, TraceScope,
+    },
     process::{
         Cmdline, Execute, ExitCause, FileAccess, FileHandle, FileHandles, FileKind, OutputDrained,
         ProcessExited, ProcessRow, ProcessSignaled, ProcessStarted, ProcessStatus, ProcessTable, StreamEnds,
@@ -39,6 +42,8 @@ pub fn sidecar() -> Vec<Sample> {
         response("cmdline", 16, 13, Response::Cmdline(cmdline())),
         response("file_handles", 17, 14, Response::FileHandles(file_handles())),
         response("resource_usage", 18, 15, Response::ResourceUsage(resource_usage())),
+        response("observer_capabilities", 20, 16, Response::ObserverCapabilities(observer_capabilities())),
+        response("observing", 21, 17, Response::Observing(Observing {})),
         response("vm_disposed", 7, 10, Response::VmDisposed(VmDisposed {})),
         response("rejected", 8, 6, Response::Rejected(missing_cwd())),
         response("rejected_limit", 9, 11, Response::Rejected(too_large())),
@@ -54,6 +59,7 @@ pub fn sidecar() -> Vec<Sample> {
                 core_dumped: true,
                 end: StreamEnds { stdout: Some(0), stderr: None },
                 output_open: true,
+                told: vec![Told { stream: StreamId(6), seq: 42 }],
                 ..exited(ProcessId(1_000_001), 139)
             }),
         ),
@@ -206,6 +212,7 @@ fn exited(process: ProcessId, exit_code: i32) -> ProcessExited {
         core_dumped: false,
         end: StreamEnds { stdout: Some(4096), stderr: Some(0) },
         output_open: false,
+        told: Vec::new(),
         user_us: 1250,
         sys_us: 830,
         max_rss_bytes: 3_538_944,
@@ -310,6 +317,22 @@ fn resource_usage() -> ResourceUsage {
     let memory =
         Resource { name: "memory_bytes".into(), used: 52_428_800, limit: None, unit: "bytes".into() };
     ResourceUsage { resources: vec![processes, memory] }
+}
+
+fn observer_capabilities() -> ObserverCapabilities {
+    let (ptrace, notification) = (ObserverBackend::Ptrace, ObserverBackend::Notification);
+    let categories = vec![
+        CategoryCapability::supported(EventCategory::Lifecycle, ObserverBackend::Spawn),
+        CategoryCapability::partial(
+            EventCategory::File,
+            notification,
+            "io_uring passes the system calls by",
+            vec!["io_uring".into()],
+        ),
+        CategoryCapability::unavailable(EventCategory::Network, "seccomp_unotify(2): EBUSY"),
+        CategoryCapability::supported(EventCategory::Process, ptrace),
+    ];
+    ObserverCapabilities { scope: TraceScope::LaunchedProcessTree, categories }
 }
 
 fn missing_cwd() -> Rejection {

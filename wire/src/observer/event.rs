@@ -60,6 +60,17 @@ impl ObserverEvent {
         }
     }
 
+    /// Writes its line, with the end of it.
+    pub fn write_line(&self, to: &mut impl std::io::Write) -> std::io::Result<()> {
+        serde_json::to_writer(&mut *to, self)?;
+        to.write_all(b"\n")
+    }
+
+    /// Reads a line; `None` if it is none, or tells of something that this version does not know.
+    pub fn read_line(line: &[u8]) -> Option<Self> {
+        serde_json::from_slice(line).ok()
+    }
+
     /// Memory it takes, about.
     pub fn size_bytes(&self) -> usize {
         size_of::<Self>() + self.kind.text_bytes()

@@ -18,12 +18,16 @@ use crate::{
 #[expect(missing_docs, reason = "what a field means is told once, where it first occurs")]
 pub enum ObserverEventKind {
     /// A process that was started through the API has executed its program.
-    Started,
+    Started {
+        /// It ran already when the observation began.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        adopted: bool,
+    },
     /// It has ended.
     Exited {
         /// Its exit status, where it ended by itself.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        exit_code: Option<i32>,
+        exit_code: Option<u8>,
         /// The number of the signal that ended it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         signal: Option<i32>,
@@ -63,7 +67,7 @@ pub enum ObserverEventKind {
     /// A descendant has ended.
     DescendantExited {
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        exit_code: Option<i32>,
+        exit_code: Option<u8>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         signal: Option<i32>,
     },
@@ -236,10 +240,13 @@ impl fmt::Display for NetworkAddress {
 }
 
 impl ObserverEventKind {
+    /// The reason of a loss where events waited too long for their reader.
+    pub const OVERFLOW: &str = "overflow";
+
     /// Its stable name.
     pub const fn as_str(&self) -> &'static str {
         match self {
-            Self::Started => "started",
+            Self::Started { .. } => "started",
             Self::Exited { .. } => "exited",
             Self::DescendantStarted { .. } => "descendant-started",
             Self::DescendantExec { .. } => "descendant-exec",
@@ -270,7 +277,7 @@ impl ObserverEventKind {
     pub fn folded_code(&self) -> Option<i32> {
         match *self {
             Self::Exited { exit_code, signal } | Self::DescendantExited { exit_code, signal } => {
-                signal.map(|signal| -signal).or(exit_code)
+                signal.map(|signal| -signal).or(exit_code.map(i32::from))
             }
             _ => None,
         }

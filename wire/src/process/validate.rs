@@ -6,6 +6,7 @@ use super::{Execute, OutputMode, StdinMode};
 use crate::{
     bytes64,
     error::{Code, Rejection},
+    observer::Observe,
 };
 
 /// Longest single argument or `KEY=value`, without its NUL: Linux's `MAX_ARG_STRLEN` of 32 pages of 4 KiB, execve(2).
@@ -24,6 +25,7 @@ impl Execute {
             return Err(Rejection::invalid("command", "command is empty"));
         }
         validate_env(&self.env)?;
+        self.observe.as_ref().map_or(Ok(()), Observe::validate)?;
         if let Some(cwd) = &self.cwd
             && !cwd.starts_with('/')
         {

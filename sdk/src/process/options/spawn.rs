@@ -3,7 +3,7 @@
 use std::{fmt, os::fd::OwnedFd, path::PathBuf, time::Duration};
 
 use super::{OutputCallback, StartOptions, start_options};
-use crate::{error::ClientError, process::relay::Descriptors};
+use crate::{error::ClientError, observer::ObserverConfig, process::relay::Descriptors};
 
 /// Options of [`AgentOs::spawn`](crate::AgentOs::spawn). Every one is optional.
 ///
@@ -22,6 +22,7 @@ pub struct SpawnOptions {
     stdio: Stdio,
     descriptors: Descriptors,
     pub(in crate::process) no_stdin: bool,
+    pub(in crate::process) observe: Option<ObserverConfig>,
 }
 
 /// What a process's standard streams are connected with. The guest sees pipes either way: no descriptor of this program
@@ -108,6 +109,14 @@ impl SpawnOptions {
         self
     }
 
+    /// Observes the process and its descendants: [`Process::observer`](crate::Process::observer) reads what they do. A
+    /// config without categories observes nothing.
+    #[must_use]
+    pub fn observe(mut self, config: ObserverConfig) -> Self {
+        self.observe = Some(config).filter(|config| !config.categories().is_empty());
+        self
+    }
+
     /// The descriptors that are to be relayed. Refuses what contradicts itself.
     pub(in crate::process) fn take_descriptors(&mut self) -> Result<Descriptors, ClientError> {
         let mut descriptors = std::mem::take(&mut self.descriptors);
@@ -131,6 +140,7 @@ impl fmt::Debug for SpawnOptions {
             .field("stdio", &self.stdio)
             .field("descriptors", &self.descriptors)
             .field("no_stdin", &self.no_stdin)
+            .field("observe", &self.observe)
             .finish_non_exhaustive()
     }
 }

@@ -37,6 +37,8 @@ pub struct StartSpec {
     pub cpu_limit: Option<Duration>,
     /// Memory it may use.
     pub memory: Option<MemoryLimit>,
+    /// Whether its key shall be told.
+    pub observed: bool,
     /// To the keeper that is to see it ([`Keeper::expect`](crate::keeper::Keeper::expect)).
     pub watcher: Option<OwnedFd>,
 }
@@ -77,6 +79,7 @@ impl StartSpec {
             deadline: None,
             cpu_limit: None,
             memory: None,
+            observed: false,
             watcher: None,
         }
     }
@@ -129,6 +132,7 @@ impl StartSpec {
             script: self.script,
             deadline_ns: self.deadline.map(monotonic_ns),
             memory,
+            observed: self.observed,
             watched,
             cpu_limit_us: self.cpu_limit.map(|limit| u64::try_from(limit.as_micros()).unwrap_or(u64::MAX)),
         };

@@ -1,0 +1,203 @@
+//! One observation: the events that its client asked for, numbered, waiting for their turn on its stream.
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::VecDeque,
+    io::Read as _,
+    sync::{Arc, Mutex, MutexGuard},
+};
+
+use agentvm_wire::{
+    id::StreamId,
+    observer::{EventCategory, ObserverEvent, ObserverEventKind as Kind, Told},
+};
+use tokio::sync::Notify;
+
+use super::{event_now, waiting::Waiting};
+use crate::{
+    link::Link,
+    process::Process,
+    stdio::outflow::{Outflow, Taken},
+};
+
+#[derive(Debug)]
+pub(crate) struct Feed {
+    stream: StreamId,
+    categories: Vec<EventCategory>,
+    queue: Mutex<Queue>,
+    closed: Notify,
+}
+
+#[derive(Debug)]
+struct Queue {
+    waiting: Arc<Waiting>,
+    events: VecDeque<(u64, Arc<ObserverEvent>)>,
+    /// How many events there were, lost ones included.
+    seq: u64,
+    /// Those before the first that waits which nobody will read: the number of the first, and how many.
+    lost: Option<(u64, u64)>,
+    /// What is left of a line that did not fit.
+    line: VecDeque<u8>,
+    state: State,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Open,
+    /// Nothing is added any more.
+    Complete,
+    /// Nothing is sent any more.
+    Closed,
+}
+
+impl Feed {
+    pub(super) fn new(stream: StreamId, categories: Vec<EventCategory>, waiting: Arc<Waiting>) -> Arc<Self> {
+        let queue = Queue {
+            waiting,
+            events: VecDeque::new(),
+            seq: 0,
+            lost: None,
+            line: VecDeque::new(),
+            state: State::Open,
+        };
+        Arc::new(Self { stream, categories, queue: Mutex::new(queue), closed: Notify::new() })
+    }
+
+    pub(crate) fn stream(&self) -> StreamId {
+        self.stream
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().expect("no code panics under this lock")
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.lock().state == State::Open
+    }
+
+    /// Adds an event, if it was asked for; returns where it is told.
+    pub(crate) fn tell(&self, link: &Link, event: &Arc<ObserverEvent>) -> Option<Told> {
+        let wanted = self.categories.contains(&event.category);
+        let seq = wanted.then(|| self.lock().push(event.clone())).flatten()?;
+        link.ready(self.stream);
+        Some(Told { stream: self.stream, seq })
+    }
+
+    /// Adds the last event: of one process, or of the VM.
+    pub(super) fn complete(&self, link: &Link, process: Option<&Process>) {
+        let mut event = event_now(self.categories[0], Kind::Complete);
+        event.pid = process.map(|process| process.id.0);
+        event.key = process.and_then(Process::key);
+        let mut queue = self.lock();
+        queue.push(Arc::new(event));
+        queue.close(State::Complete);
+        drop(queue);
+        link.ready(self.stream);
+    }
+
+    /// Returns once nothing is sent any more.
+    pub(crate) async fn sent(self: Arc<Self>) {
+        while self.lock().state != State::Closed {
+            self.closed.notified().await;
+        }
+    }
+
+    fn close(&self) {
+        self.lock().close(State::Closed);
+        self.closed.notify_one();
+    }
+}
+
+impl Outflow for Feed {
+    fn take(&self, buffer: &mut [u8]) -> Taken {
+        let mut queue = self.lock();
+        match queue.read(self.categories[0], buffer) {
+            0 if queue.state == State::Open => Taken::Nothing,
+            0 => {
+                drop(queue);
+                self.close();
+                Taken::End
+            }
+            read => Taken::Bytes(read),
+        }
+    }
+
+    fn stop(&self) {
+        self.close();
+    }
+
+    fn end(&self) {
+        self.close();
+    }
+}
+
+impl Queue {
+    /// The event's number, unless nobody wants it.
+    fn push(&mut self, event: Arc<ObserverEvent>) -> Option<u64> {
+        if self.state != State::Open {
+            return None;
+        }
+        self.seq += 1;
+        while !self.waiting.add(event.size_bytes()) {
+            // Others may have taken all the room.
+            let oldest = self.pop().map_or(self.seq, |(oldest, _)| oldest);
+            self.lose(oldest);
+            if oldest == self.seq {
+                return Some(self.seq);
+            }
+        }
+        self.events.push_back((self.seq, event));
+        Some(self.seq)
+    }
+
+    fn pop(&mut self) -> Option<(u64, Arc<ObserverEvent>)> {
+        let next = self.events.pop_front()?;
+        self.waiting.remove(next.1.size_bytes());
+        Some(next)
+    }
+
+    fn lose(&mut self, seq: u64) {
+        self.lost.get_or_insert((seq, 0)).1 += 1;
+    }
+
+    /// Writes lines, as far as they fit, and what fits of one more.
+    fn read(&mut self, category: EventCategory, mut buffer: &mut [u8]) -> usize {
+        let room = buffer.len();
+        loop {
+            let read = self.line.read(buffer).expect("memory can be read");
+            buffer = &mut buffer[read..];
+            if buffer.is_empty() {
+                return room;
+            }
+            let Some(event) = self.next(category) else { return room - buffer.len() };
+            event.write_line(&mut self.line).expect("memory can be written");
+        }
+    }
+
+    fn next(&mut self, category: EventCategory) -> Option<ObserverEvent> {
+        let (seq, mut event) = match self.lost.take() {
+            Some((seq, count)) => {
+                (seq, event_now(category, Kind::Loss { reason: Kind::OVERFLOW.to_owned(), count }))
+            }
+            None => self.pop().map(|(seq, event)| (seq, Arc::unwrap_or_clone(event)))?,
+        };
+        event.seq = seq;
+        Some(event)
+    }
+
+    fn close(&mut self, state: State) {
+        self.state = state;
+        if state == State::Closed {
+            while self.pop().is_some() {}
+            (self.lost, self.line) = (None, VecDeque::new());
+        }
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        self.close(State::Closed);
+    }
+}
