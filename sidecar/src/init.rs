@@ -44,7 +44,7 @@ pub(crate) use client::now_ns;
 pub use client::{Commands, Event, Events, MemoryLimit, Page, ReadError, StartSpec, Stdio};
 pub(crate) use helper::MAX_HELPERS;
 pub(crate) use list::{MAX_ARGS, MAX_ARGS_BYTES};
-pub(crate) use members::Members;
+pub(crate) use members::{Members, numbers};
 pub(crate) use messages::{Boot, Reading};
 pub use messages::{Exit, StartStep};
 #[cfg(test)]

@@ -9,9 +9,13 @@
 //! A keeper is outside its VM's pid namespace: no guest can stop, end or see it. Init never traces. What is watched runs
 //! on if the keeper dies.
 
+mod calls;
 mod client;
 pub(crate) mod handshake;
+mod listeners;
+mod means;
 mod messages;
+mod notification;
 mod proc;
 mod ptrace;
 mod run;

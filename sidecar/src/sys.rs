@@ -9,6 +9,8 @@ pub(crate) mod exec;
 pub(crate) mod memory;
 pub(crate) mod mount;
 pub(crate) mod network;
+pub(crate) mod notification;
+pub(crate) mod pidfd;
 pub(crate) mod ptrace;
 pub(crate) mod reactor;
 pub(crate) mod seccomp;

@@ -100,7 +100,7 @@ pub(crate) fn run(options: Options) -> Result<ExitCode> {
 
 /// Whether nothing may be left out for want of a tool or a privilege.
 fn in_ci() -> bool {
-    env::var_os("CI").is_some_and(|ci| ci == "true")
+    env::var("CI").is_ok_and(|ci| !["", "0", "false"].contains(&&*ci))
 }
 
 fn is_wanted(step: &Step, options: &Options) -> bool {

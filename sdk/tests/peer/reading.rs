@@ -156,6 +156,7 @@ fn a_slow_reader_of_both_outputs_gets_exact_gaps_in_their_place() {
         peer.writes(guest.stderr(), b"after").await;
         peer.finishes(guest.stdout()).await;
         peer.finishes(guest.stderr()).await;
+        caught_up(&vm, peer).await;
 
         let first = next(&mut events).await;
         assert_eq!((first.stream, first.output), (OutputStream::Stderr, Output::Data("before".into())));

@@ -170,7 +170,7 @@ impl Members {
 }
 
 /// The entries of a folder that are numbers, in its order.
-pub(super) fn numbers(folder: &OwnedFd) -> rustix::io::Result<Vec<u32>> {
+pub(crate) fn numbers(folder: &OwnedFd) -> rustix::io::Result<Vec<u32>> {
     let mut found = Vec::new();
     let mut buffer = [MaybeUninit::uninit(); 4096];
     let mut entries = RawDir::new(folder, &mut buffer);

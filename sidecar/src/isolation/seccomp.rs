@@ -5,6 +5,7 @@
 //! One program rather than a stack, because what installing costs is per program. It is compiled once, in the zygote,
 //! and installed once per VM, in init; every guest process inherits it.
 
+mod notifying;
 mod program;
 mod rules;
 mod syscalls;
@@ -15,6 +16,8 @@ mod interpreter;
 mod tests;
 
 use libc::sock_filter;
+
+pub(crate) use notifying::{Asked, notifying};
 
 use super::{At as _, Fault, Step};
 use crate::sys::seccomp::install_filter;

@@ -16,6 +16,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::process::{Child, Command};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
+use super::listeners::Listeners;
 use super::messages::{Request, Told};
 use super::sighting::{Orders, Sighting};
 use crate::launch::KEEPER_NAME;
@@ -41,7 +42,8 @@ pub struct Sightings {
     /// It has not answered since the last time it was asked.
     asked: bool,
     ticks: Interval,
-    ended: Option<String>,
+    ended: bool,
+    listeners: Listeners,
     /// Collected by the runtime once it has ended.
     _child: Child,
 }
@@ -75,7 +77,8 @@ impl Keeper {
             buffer: vec![0; packet::MAX_BYTES],
             asked: false,
             ticks,
-            ended: None,
+            ended: false,
+            listeners: Listeners::default(),
             _child: child,
         };
         Ok((Self { socket, pidfd }, sightings))
@@ -115,7 +118,7 @@ impl Sightings {
     ///
     /// Cancel safety: safe.
     pub async fn next(&mut self) -> Option<Vec<Sighting>> {
-        while self.ended.is_none() {
+        while !self.ended {
             tokio::select! {
                 ready = self.socket.readable() => match ready {
                     Ok(mut ready) => match receive(&self.socket, &mut self.buffer) {
@@ -126,40 +129,35 @@ impl Sightings {
                             }
                         }
                     },
-                    Err(_) => self.end("no runtime"),
+                    Err(_) => self.end(),
                 },
-                _ = self.ticks.tick() => {
+                _ = self.ticks.tick() => match receive(&self.socket, &mut self.buffer) {
+                    Err(Errno::AGAIN) if self.asked => {
+                        tracing::warn!("a keeper is silent");
+                        signal(&self.pidfd, Signal::KILL);
+                    }
+                    Err(Errno::AGAIN) => self.ask(),
                     // What came while nobody looked is an answer, too.
-                    match receive(&self.socket, &mut self.buffer) {
-                        Err(Errno::AGAIN) if self.asked => self.end("silent"),
-                        Err(Errno::AGAIN) => self.ask(),
-                        told => {
-                            if let Some(sightings) = self.hear(told) {
-                                return Some(sightings);
-                            }
+                    told => {
+                        if let Some(sightings) = self.hear(told) {
+                            return Some(sightings);
                         }
                     }
-                }
+                },
             }
         }
         None
     }
 
     fn hear(&mut self, told: rustix::io::Result<Option<Packet<Told>>>) -> Option<Vec<Sighting>> {
+        self.asked = false;
         match told {
-            Ok(Some(Packet { message, .. })) => {
-                self.asked = false;
-                if let Told::Sightings(sightings) = message { Some(sightings) } else { None }
-            }
-            Ok(None) => {
-                self.end("gone");
-                None
-            }
-            Err(errno) => {
-                self.end(&errno.to_string());
-                None
-            }
+            Ok(Some(Packet { message: Told::Sightings(sightings), .. })) => return Some(sightings),
+            Ok(Some(Packet { message: Told::Listener, descriptors })) => self.listeners.add(descriptors),
+            Ok(Some(_)) => {}
+            Ok(None) | Err(_) => self.end(),
         }
+        None
     }
 
     fn ask(&mut self) {
@@ -168,10 +166,19 @@ impl Sightings {
         let _ = packet::send(self.socket.get_ref(), &packet::encode(&Request::Ping), &[]);
     }
 
-    fn end(&mut self, why: &str) {
-        tracing::warn!(why, "a keeper has ended");
-        self.ended = Some(why.to_owned());
+    fn end(&mut self) {
+        self.ended = true;
         signal(&self.pidfd, Signal::KILL);
+        std::mem::take(&mut self.listeners).answer();
+    }
+}
+
+impl Drop for Sightings {
+    /// What is watched runs on.
+    fn drop(&mut self) {
+        if !self.ended {
+            self.end();
+        }
     }
 }
 

@@ -15,8 +15,12 @@
 use std::os::fd::{AsRawFd as _, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::net::RecvFlags;
-use rustix::process::{DumpableBehavior, Pid, getpid, set_dumpable_behavior};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, Shutdown};
+use rustix::process::{
+    DumpableBehavior, Pid, PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open,
+    set_dumpable_behavior,
+};
 use rustix::time::Timespec;
 use serde::{Deserialize, Serialize};
 
@@ -90,8 +94,10 @@ fn take_orders(keeper: &OwnedFd) -> Result<(), Forsaken> {
     }
 }
 
+/// By `sendto(2)` without an address, which no listener is asked about, as it would be about `sendmsg(2)`.
 fn say(keeper: &OwnedFd, hello: Hello) -> rustix::io::Result<()> {
-    packet::send(keeper, &packet::encode(&hello), &[])
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    rustix::net::send(keeper, &packet::encode(&hello), flags).map(drop)
 }
 
 fn hear(keeper: &OwnedFd) -> Option<Order> {
@@ -106,6 +112,15 @@ fn hear(keeper: &OwnedFd) -> Option<Order> {
 fn await_input(socket: &OwnedFd) -> bool {
     let mut watched = [PollFd::new(socket, PollFlags::IN)];
     rustix::io::retry_on_intr(|| poll(&mut watched, Some(&SILENCE))).is_ok_and(|ready| ready == 1)
+}
+
+/// Why there is no listener.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Untrapped {
+    /// The program is not installed: the child can go on.
+    Refused(Errno),
+    /// It may be.
+    Lost(Errno),
 }
 
 /// A child that waits to be taken under watch, as its keeper sees it.
@@ -129,6 +144,29 @@ impl<'a> Waiting<'a> {
             }
             _ => None,
         }
+    }
+
+    /// Has it install a program, and takes the listener. It cannot go on without an answer from then on, unless that
+    /// failed: [`Self::go`] or [`Self::forsake`].
+    pub(super) fn trap(&self, program: Vec<Instruction>) -> Result<OwnedFd, Untrapped> {
+        packet::send(self.socket, &packet::encode(&Order::Trap(program)), &[]).map_err(Untrapped::Refused)?;
+        if !await_input(self.socket) {
+            return Err(Untrapped::Lost(Errno::TIMEDOUT));
+        }
+        let heard = packet::receive::<Hello>(self.socket, &mut [0; 64], RecvFlags::DONTWAIT);
+        match heard.map_err(Untrapped::Lost)?.map(|packet| packet.message) {
+            Some(Hello::Trapped { listener }) => {
+                let pidfd = pidfd_open(self.pid, PidfdFlags::empty()).map_err(Untrapped::Lost)?;
+                pidfd_getfd(&pidfd, listener, PidfdGetfdFlags::empty()).map_err(Untrapped::Lost)
+            }
+            Some(Hello::Refused { errno }) => Err(Untrapped::Refused(Errno::from_raw_os_error(errno))),
+            _ => Err(Untrapped::Lost(Errno::PIPE)),
+        }
+    }
+
+    /// Has it give up: it starts anew, and nobody watches.
+    pub(super) fn forsake(self) {
+        let _ = rustix::net::shutdown(self.socket, Shutdown::Both);
     }
 
     /// Lets it go on. It may have done so by itself.

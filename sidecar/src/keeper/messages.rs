@@ -27,6 +27,8 @@ pub(super) enum Told {
     Ready,
     /// What it saw, in order.
     Sightings(Vec<Sighting>),
+    /// A seccomp listener comes along, to be answered once the keeper is gone.
+    Listener,
     /// It does.
     Pong,
 }

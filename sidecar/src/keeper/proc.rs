@@ -8,7 +8,10 @@ use rustix::fs::{CWD, Mode, OFlags, openat, readlinkat};
 use rustix::process::Pid;
 
 use super::sighting::{Executed, Key, MAX_TEXT_BYTES, Subject};
-use crate::init::start_ticks;
+use crate::init::{numbers as numbers_in, start_ticks};
+
+/// Bytes of the pids of one thread's children.
+const MAX_CHILDREN_BYTES: usize = 16 << 10;
 
 /// The host's `/proc`.
 #[derive(Debug)]
@@ -21,6 +24,8 @@ pub(super) struct Seen {
     pub(super) who: Subject,
     /// It is not a process's main thread.
     pub(super) is_thread: bool,
+    /// It, or its main thread, has ended.
+    pub(super) is_zombie: bool,
     /// As the host counts.
     pub(super) parent: u32,
 }
@@ -38,19 +43,16 @@ impl Proc {
         let number = |name| Some(numbers(status, name)?.0);
         let (process, parent) = (number("Tgid:")?, number("PPid:")?);
         let pid_inside = numbers(status, "NSpid:")?.1;
+        let is_zombie = status.windows(8).any(|window| window == b"State:\tZ");
         let is_thread = process != pid.get().unsigned_abs();
         let stat = self.read(&format!("{process}/stat"), &mut buffer)?;
         let key = Key { host_pid: process, start_ticks: start_ticks(stat)? };
-        Some(Seen { who: Subject { key, pid: pid_inside }, is_thread, parent })
+        Some(Seen { who: Subject { key, pid: pid_inside }, is_thread, is_zombie, parent })
     }
 
     /// The program a process executes.
     pub(super) fn executed(&self, pid: Pid) -> Executed {
-        let pid = pid.as_raw_nonzero();
-        let link = |name: &str| {
-            let target = readlinkat(&self.0, format!("{pid}/{name}"), Vec::with_capacity(256));
-            target.map(std::ffi::CString::into_bytes).unwrap_or_default()
-        };
+        let link = |name| self.link(pid, name).unwrap_or_default();
         let (mut path, mut cwd) = (link("exe"), link("cwd"));
         let mut truncated = path.len() + cwd.len() > MAX_TEXT_BYTES;
         path.truncate(MAX_TEXT_BYTES / 2);
@@ -58,10 +60,55 @@ impl Proc {
         let mut room = [0; MAX_TEXT_BYTES];
         let room = &mut room[path.len() + cwd.len()..];
         let all = room.len();
-        let text = self.read(&format!("{pid}/cmdline"), room).unwrap_or_default();
+        let text = self.read(&format!("{}/cmdline", pid.as_raw_nonzero()), room).unwrap_or_default();
         truncated |= text.len() == all;
         let argv = text.strip_suffix(&[0]).unwrap_or(text).split(|byte| *byte == 0).map(<[u8]>::to_vec);
         Executed { path, argv: argv.filter(|_| !text.is_empty()).collect(), cwd, truncated }
+    }
+
+    /// Where a link of a process or thread points to.
+    pub(super) fn link(&self, pid: Pid, name: &str) -> Option<Vec<u8>> {
+        let path = format!("{}/{name}", pid.as_raw_nonzero());
+        readlinkat(&self.0, path, Vec::with_capacity(256)).ok().map(std::ffi::CString::into_bytes)
+    }
+
+    /// What execution changes of a process: it has not executed anything since it was forked, and where the stack, the
+    /// arguments and the environment of its program lie. Zeros, but for the first, once it has ended.
+    pub(super) fn image(&self, pid: Pid) -> Option<[u64; 4]> {
+        const FORKED_ONLY: u64 = 0x40; // PF_FORKNOEXEC
+        let field = self.stat_fields(pid)?;
+        Some([field(9)? & FORKED_ONLY, field(28)?, field(48)?, field(51)?])
+    }
+
+    /// How a process has ended that was not reaped yet: its wait status.
+    pub(super) fn zombie(&self, pid: Pid) -> Option<i32> {
+        let field = self.stat_fields(pid)?;
+        i32::try_from(field(52)?).ok()
+    }
+
+    /// Children of all threads of a process.
+    pub(super) fn children(&self, pid: Pid) -> Vec<Pid> {
+        let pid = pid.as_raw_nonzero();
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let tasks = openat(&self.0, format!("{pid}/task"), flags, Mode::empty());
+        let threads = tasks.and_then(|tasks| numbers_in(&tasks)).unwrap_or_default();
+        let mut children = Vec::new();
+        for thread in threads {
+            let mut buffer = vec![0; MAX_CHILDREN_BYTES];
+            let text = self.read(&format!("{pid}/task/{thread}/children"), &mut buffer).unwrap_or_default();
+            let pids = str::from_utf8(text).unwrap_or_default().split_ascii_whitespace();
+            children.extend(pids.filter_map(|pid| Pid::from_raw(pid.parse().ok()?)));
+        }
+        children
+    }
+
+    /// Fields of `proc_pid_stat(5)` by their number there, from the third on.
+    fn stat_fields(&self, pid: Pid) -> Option<impl Fn(usize) -> Option<u64>> {
+        let mut buffer = [0; 1024];
+        let line = self.read(&format!("{}/stat", pid.as_raw_nonzero()), &mut buffer)?;
+        let end = line.iter().rposition(|byte| *byte == b')')?;
+        let fields = str::from_utf8(line.get(end + 2..)?).ok()?.to_owned();
+        Some(move |number: usize| fields.split_ascii_whitespace().nth(number - 3)?.parse().ok())
     }
 
     /// As much as fits of a file.

@@ -8,12 +8,10 @@
 use std::collections::{HashMap, HashSet};
 
 use agentvm_wire::id::ProcessId;
-use rustix::io::Errno;
 use rustix::process::Pid;
 
-use super::handshake::Waiting;
 use super::proc::{Proc, Seen};
-use super::sighting::{Backend, Key, Sighting, Subject, What};
+use super::sighting::{Key, Sighting, Subject, What};
 use super::sink::Sink;
 use crate::init::now_ns;
 use crate::sys::ptrace::{self, Change, ChangeKind};
@@ -42,45 +40,30 @@ struct Process {
     stopped: bool,
 }
 
-/// Takes a process under watch, lets it go on, and returns when nothing of its tree is left: whether it has executed
-/// anything.
-pub(super) fn watch<'a>(
-    sink: &Sink,
-    proc: &Proc,
-    tree: ProcessId,
-    waiting: Waiting<'a>,
-    kill: bool,
-) -> Result<bool, (Waiting<'a>, Errno)> {
-    let pid = waiting.pid;
-    if let Err(errno) = ptrace::seize(pid, kill) {
-        return Err((waiting, errno));
+impl<'a> Tracer<'a> {
+    /// For a root that this thread has seized.
+    pub(super) fn new(sink: &'a Sink, proc: &'a Proc, tree: ProcessId, root: (Pid, Seen)) -> Self {
+        let (pid, seen) = root;
+        let mut tracer = Self {
+            sink,
+            proc,
+            tree,
+            root: seen.who.key,
+            threads: HashMap::new(),
+            processes: HashMap::new(),
+            met: HashSet::new(),
+            strangers: HashMap::new(),
+            early: HashMap::new(),
+            executed: false,
+        };
+        tracer.add(pid, seen);
+        tracer
     }
-    // The pid may be somebody else's only if the child was killed meanwhile.
-    let Some(seen) = proc.see(pid).filter(|seen| seen.who.pid == waiting.pid_inside) else {
-        return Err((waiting, Errno::SRCH));
-    };
-    let root = seen.who;
-    sink.tell(Sighting::Watched { tree, root, at_ns: now_ns(), backend: Backend::Ptrace });
-    let mut tracer = Tracer {
-        sink,
-        proc,
-        tree,
-        root: root.key,
-        threads: HashMap::new(),
-        processes: HashMap::new(),
-        met: HashSet::new(),
-        strangers: HashMap::new(),
-        early: HashMap::new(),
-        executed: false,
-    };
-    tracer.add(pid, seen);
-    waiting.go();
-    tracer.run();
-    Ok(tracer.executed)
 }
 
 impl Tracer<'_> {
-    fn run(&mut self) {
+    /// Returns when nobody is left: whether anything was executed.
+    pub(super) fn run(mut self) -> bool {
         while let Ok(pid) = ptrace::await_change() {
             if !self.threads.contains_key(&pid) && !self.strangers.contains_key(&pid) {
                 self.meet(pid);
@@ -93,6 +76,7 @@ impl Tracer<'_> {
             self.saw(who, What::Adopted { parent: None });
             self.tell_end(who, end);
         }
+        self.executed
     }
 
     fn follow(&mut self, Change { pid, kind }: Change) {

@@ -1,19 +1,25 @@
 //! The keeper process: takes requests, has a thread for each tree it watches and one that tells the sidecar.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
 
 use agentvm_wire::id::ProcessId;
+use rustix::io::Errno;
 use rustix::net::RecvFlags;
+use rustix::process::Pid;
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities, set_no_new_privs};
 
 use super::handshake::Waiting;
+use super::means::{Means, Untaken};
 use super::messages::{Request, Told};
-use super::proc::Proc;
-use super::ptrace;
-use super::sighting::{Backend, Loss, Orders, Sighting};
+use super::notification::Listener;
+use super::proc::{Proc, Seen};
+use super::ptrace::Tracer;
+use super::sighting::{Loss, Orders, Sighting};
 use super::sink::Sink;
+use crate::init::now_ns;
 use crate::packet::{self, Packet};
+use crate::sys::notification::Inbox;
 use crate::sys::{exec, signals};
 use crate::zygote::leave_the_sidecars_session;
 
@@ -39,6 +45,8 @@ struct Keeper {
 fn prepare(socket: &OwnedFd) -> std::io::Result<Arc<Keeper>> {
     leave_the_sidecars_session(socket).map_err(|fault| std::io::Error::from_raw_os_error(fault.errno))?;
     rustix::thread::set_name(c"agentvm-keeper")?;
+    // A thread that is gone would leave a tree unanswered; a keeper that is gone does not.
+    std::panic::set_hook(Box::new(|_| exec::exit_now(101)));
     // Who ignores its children cannot wait for them.
     signals::restore(libc::SIGCHLD);
     set_no_new_privs(true)?;
@@ -47,7 +55,7 @@ fn prepare(socket: &OwnedFd) -> std::io::Result<Arc<Keeper>> {
     set_capabilities(None, CapabilitySets { effective, permitted, inheritable: CapabilitySet::empty() })?;
     let mut buffer = vec![0; packet::MAX_BYTES];
     let received = packet::receive::<Orders>(socket, &mut buffer, RecvFlags::empty())?;
-    let orders = received.ok_or(rustix::io::Errno::PIPE)?.message;
+    let orders = received.ok_or(Errno::PIPE)?.message;
     let socket = Arc::new(rustix::io::fcntl_dupfd_cloexec(socket, 3)?);
     let sink = Sink::new(socket.clone());
     Ok(Arc::new(Keeper { orders, socket, sink, proc: Proc::open()? }))
@@ -81,31 +89,80 @@ impl Keeper {
     /// another one.
     fn watch(&self, tree: ProcessId, socket: &OwnedFd) {
         while let Some(waiting) = Waiting::await_it(socket) {
-            match self.try_ladder(tree, waiting) {
-                Ok(executed) if !executed => {}
-                _ => break,
+            if self.watch_from(tree, waiting) {
+                break;
             }
         }
         self.sink.tell_now(Sighting::Done { tree });
     }
 
-    fn try_ladder(&self, tree: ProcessId, mut waiting: Waiting<'_>) -> Result<bool, ()> {
-        let mut refused = libc::EOPNOTSUPP;
-        for backend in &self.orders.ladder {
-            let watched = match backend {
-                Backend::Ptrace => {
-                    ptrace::watch(&self.sink, &self.proc, tree, waiting, self.orders.require_exact)
+    /// Takes a child under watch, lets it go on, and returns when nothing of its tree is left: whether there was one.
+    fn watch_from(&self, tree: ProcessId, waiting: Waiting<'_>) -> bool {
+        // The pid may be somebody else's only if the child was killed meanwhile.
+        let seen = self.proc.see(waiting.pid).filter(|seen| seen.who.pid == waiting.pid_inside);
+        let Some(seen) = seen else { return false };
+        match Means::take(&self.orders, &waiting)
+            .and_then(|means| self.begin(tree, means, (waiting.pid, seen)))
+        {
+            Ok((tracer, listener)) => self.follow(tree, waiting, tracer, listener),
+            Err(Untaken { errno, goes_on }) => {
+                self.give_up(tree, Loss::NoBackend, errno.raw_os_error());
+                if goes_on {
+                    waiting.go();
+                } else {
+                    waiting.forsake();
                 }
-                _ => continue,
-            };
-            match watched {
-                Ok(executed) => return Ok(executed),
-                Err((again, errno)) => (waiting, refused) = (again, errno.raw_os_error()),
+                true
             }
         }
-        waiting.go();
-        self.give_up(tree, Loss::NoBackend, refused);
-        Err(())
+    }
+
+    fn begin(
+        &self,
+        tree: ProcessId,
+        means: Means,
+        root: (Pid, Seen),
+    ) -> Result<(Option<Tracer<'_>>, Option<Listener<'_>>), Untaken> {
+        let backend = means.backend();
+        let listener = means.listener.map(|(listener, wanted)| {
+            let inbox = Inbox::new()?;
+            // The sidecar has it before the child can need an answer.
+            self.sink.say(&Told::Listener, &[listener.as_fd(), inbox.memory()]);
+            Listener::new(&self.sink, &self.proc, tree, wanted, (listener, inbox), root)
+        });
+        let listener = listener.transpose().map_err(|errno| Untaken { errno, goes_on: false })?;
+        self.sink.tell(Sighting::Watched { tree, root: root.1.who, at_ns: now_ns(), backend });
+        Ok((means.seized.then(|| Tracer::new(&self.sink, &self.proc, tree, root)), listener))
+    }
+
+    fn follow(
+        &self,
+        tree: ProcessId,
+        waiting: Waiting<'_>,
+        tracer: Option<Tracer<'_>>,
+        listener: Option<Listener<'_>>,
+    ) -> bool {
+        match (tracer, listener) {
+            (Some(tracer), Some(listener)) => std::thread::scope(|scope| {
+                let listening = std::thread::Builder::new().stack_size(STACK_BYTES);
+                if let Err(error) = listening.spawn_scoped(scope, move || listener.run()) {
+                    self.give_up(tree, Loss::TooMany, error.raw_os_error().unwrap_or(libc::EAGAIN));
+                    waiting.forsake();
+                } else {
+                    waiting.go();
+                }
+                tracer.run()
+            }),
+            (Some(tracer), None) => {
+                waiting.go();
+                tracer.run()
+            }
+            (None, Some(listener)) => {
+                waiting.go();
+                listener.run()
+            }
+            (None, None) => true,
+        }
     }
 
     fn give_up(&self, tree: ProcessId, loss: Loss, errno: i32) {

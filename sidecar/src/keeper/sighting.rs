@@ -239,8 +239,6 @@ pub struct Network {
     pub act: NetworkAct,
     /// With which address; `listen(2)` has none.
     pub address: Option<Address>,
-    /// The socket's, where that is known (`SOCK_STREAM`, …).
-    pub socket_type: Option<u32>,
 }
 
 /// What is done with a socket.

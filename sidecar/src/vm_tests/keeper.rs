@@ -8,10 +8,13 @@ use rustix::process::Signal;
 
 use super::harness::{Vm, first_line};
 use crate::init::{Event, StartSpec, Stdio};
-use crate::keeper::{Backend, Executed, Keeper, Key, Orders, Sighting, Sightings, Wanted, What};
+use crate::keeper::{
+    Address, Backend, Executed, FileAct, Keeper, Key, Network, NetworkAct, Orders, Sighting, Sightings,
+    Wanted, What,
+};
 
 /// Means that miss nothing.
-const EXACT: &[Backend] = &[Backend::Ptrace];
+const EXACT: &[Backend] = &[Backend::Ptrace, Backend::Notification];
 
 /// Says that it runs, and does so for a while.
 const LONG: &str =
@@ -32,11 +35,11 @@ struct Seen {
 
 impl Watched {
     fn by(backend: Backend) -> Self {
-        Self::with(&Orders {
-            wanted: Wanted { process: true, ..Wanted::default() },
-            ladder: vec![backend],
-            require_exact: false,
-        })
+        Self::seeing(Wanted { process: true, ..Wanted::default() }, backend)
+    }
+
+    fn seeing(wanted: Wanted, backend: Backend) -> Self {
+        Self::with(&Orders { wanted, ladder: vec![backend], require_exact: false })
     }
 
     fn with(orders: &Orders) -> Self {
@@ -62,11 +65,16 @@ impl Watched {
     /// Everything up to the end of a tree.
     fn follow(&mut self, tree: ProcessId) -> Seen {
         let mut seen = Seen::default();
+        self.follow_on(tree, &mut seen);
+        seen
+    }
+
+    /// What comes behind something that was seen.
+    fn follow_on(&mut self, tree: ProcessId, seen: &mut Seen) {
         while seen.all.last() != Some(&Sighting::Done { tree }) {
             seen.all.extend(self.next());
         }
         seen.check_order();
-        seen
     }
 
     /// The keeper's end is told, and a process that runs [`LONG`] ends as it would have.
@@ -149,10 +157,13 @@ impl Seen {
                     assert_eq!(alive.insert(key, true), None, "{key:?} begins once");
                 }
                 What::Exited { .. } => assert_eq!(alive.insert(key, false), Some(true), "{key:?} ends once"),
+                // Without the process category nobody tells of beginnings.
+                What::File(_) | What::Network(_) if !alive.contains_key(&key) => {}
                 _ => assert_eq!(alive.get(&key), Some(&true), "{key:?} lives when it does {what:?}"),
             }
         }
-        assert!(alive.values().all(|alive| !alive), "all have ended");
+        let ends = self.acts().any(|(_, what)| matches!(what, What::Exited { .. }));
+        assert!(!ends || alive.values().all(|alive| !alive), "all have ended");
     }
 }
 
@@ -206,16 +217,14 @@ fn subshells_that_execute_nothing_are_seen() {
 
 #[test]
 fn children_that_are_killed_at_once_are_seen() {
-    each(|mut watched| {
-        if !has_python(&mut watched) {
-            return;
-        }
+    let mut watched = Watched::by(Backend::Ptrace);
+    if has_python(&mut watched) {
         let seen = watched.exec(
             "/usr/bin/python3",
             &["-c", "import os\nfor i in range(50):\n p=os.fork()\n if p==0:\n  while True: pass\n os.kill(p,9); os.waitpid(p,0)"],
         );
         assert_eq!((seen.forked(), seen.ends()), (50, vec![(None, Some(9)); 50]));
-    });
+    }
 }
 
 #[test]
@@ -241,10 +250,7 @@ fn a_tree_outlives_its_root() {
             seen.all.extend(watched.next());
         }
         watched.vm.kill_tree(tree);
-        while seen.all.last() != Some(&Sighting::Done { tree }) {
-            seen.all.extend(watched.next());
-        }
-        seen.check_order();
+        watched.follow_on(tree, &mut seen);
     });
 }
 
@@ -271,16 +277,28 @@ threading.Event().wait()
 }
 
 #[test]
-fn job_control_goes_on_working() {
-    each(|mut watched| {
-        let seen = watched.sh("sh -c 'kill -STOP $$; exit 5' & child=$!
-             until grep -q '^State:.[Tt]' /proc/$child/status; do :; done
-             kill -CONT $child; wait $child; exit $?");
-        assert!(
-            seen.acts().any(|act| act == (seen.root(), &What::Exited { code: Some(5), signal: None })),
-            "{seen:?}"
-        );
-    });
+fn a_stop_and_what_follows_are_seen() {
+    let mut watched = Watched::by(Backend::Ptrace);
+    let script = "sh -c 'kill -STOP $$; exit 5' & until [ -e /tmp/go ]; do :; done; kill -CONT $!; wait $!";
+    let tree = watched.start("/bin/sh", &["-c", script], Stdio::Null);
+    let mut seen = Seen::default();
+    let stop = What::Stopped { signal: libc::SIGSTOP };
+    while !seen.acts().any(|(_, what)| *what == stop) {
+        seen.all.extend(watched.next());
+    }
+    watched.vm.sh("touch /tmp/go");
+    watched.follow_on(tree, &mut seen);
+    assert!(seen.acts().any(|(_, what)| *what == What::Continued));
+    assert!(seen.acts().any(|act| act == (seen.root(), &What::Exited { code: Some(5), signal: None })));
+}
+
+#[test]
+fn job_control_goes_on_working_without_ptrace() {
+    let mut watched = Watched::by(Backend::Notification);
+    let seen = watched.sh(
+        "sh -c 'kill -STOP $$; exit 5' & until grep -q '^State:.T' /proc/$!/status; do :; done; kill -CONT $!; wait $!",
+    );
+    assert!(seen.acts().any(|act| act == (seen.root(), &What::Exited { code: Some(5), signal: None })));
 }
 
 #[test]
@@ -298,13 +316,34 @@ fn pipelines_neither_hang_nor_fail() {
 
 #[test]
 fn what_is_watched_runs_on_when_its_keeper_is_killed() {
-    each(|mut watched| {
-        let (read, write) = watched.vm.pipe();
-        let tree = watched.start("/bin/sh", &["-c", LONG], Stdio::Fd(write));
-        assert_eq!(first_line(&read), "on");
-        watched.keeper.kill();
-        watched.runs_on(tree, &read);
-    });
+    // At whatever the keeper is just doing.
+    for _ in 0..8 {
+        each(killed_while_it_watches);
+    }
+}
+
+fn killed_while_it_watches(mut watched: Watched) {
+    let (read, write) = watched.vm.pipe();
+    let tree = watched.start("/bin/sh", &["-c", LONG], Stdio::Fd(write));
+    assert_eq!(first_line(&read), "on");
+    watched.keeper.kill();
+    watched.runs_on(tree, &read);
+}
+
+#[test]
+fn what_a_dead_keeper_should_watch_runs() {
+    let mut watched = Watched::by(Backend::Ptrace);
+    let (read, write) = watched.vm.pipe();
+    let id = watched.vm.id();
+    let socket = watched.keeper.expect(id).unwrap();
+    watched.keeper.kill();
+    let Watched { vm, sightings, .. } = &mut watched;
+    vm.run(async { while sightings.next().await.is_some() {} });
+    let spec =
+        StartSpec { stdout: Stdio::Fd(write), watcher: Some(socket), ..vm.spec("/bin/sh", &["-c", LONG]) };
+    vm.booted.commands.start(id, spec);
+    assert_eq!(first_line(&read), "on");
+    watched.runs_on(id, &read);
 }
 
 #[test]
@@ -316,6 +355,101 @@ fn a_keeper_that_hangs_is_killed() {
         watched.keeper.signal(Signal::STOP);
         watched.runs_on(tree, &read);
     });
+}
+
+#[test]
+fn what_is_done_to_files_is_seen() {
+    for backend in EXACT {
+        for process in [true, false] {
+            let mut watched = Watched::seeing(Wanted { process, file: true, network: false }, *backend);
+            let seen = watched.sh(
+                "cd /tmp; echo hi > a; cat a; mv a b; ln b c; ln -s b d; mkdir e; rmdir e; truncate -s 0 b; rm b c d; cat none",
+            );
+            let w = libc::O_WRONLY | libc::O_CREAT;
+            let expected = [
+                (FileAct::Open, "/tmp/a", None, w),
+                (FileAct::Open, "/tmp/a", None, 0),
+                (FileAct::Rename, "/tmp/a", Some("/tmp/b"), 0),
+                (FileAct::Link, "/tmp/b", Some("/tmp/c"), 0),
+                (FileAct::Symlink, "/tmp/d", Some("b"), 0),
+                (FileAct::MakeFolder, "/tmp/e", None, 0),
+                (FileAct::RemoveFolder, "/tmp/e", None, 0),
+                (FileAct::Open, "/tmp/b", None, w),
+                (FileAct::Unlink, "/tmp/b", None, 0),
+                (FileAct::Unlink, "/tmp/c", None, 0),
+                (FileAct::Unlink, "/tmp/d", None, 0),
+                (FileAct::Open, "/tmp/none", None, 0),
+            ];
+            let files = seen
+                .acts()
+                .filter_map(|(_, what)| if let What::File(file) = what { Some(file) } else { None });
+            let files: Vec<_> = files
+                .filter(|file| file.path.starts_with(b"/tmp/"))
+                .map(|file| {
+                    let text = |bytes: &Vec<u8>| String::from_utf8(bytes.clone()).unwrap();
+                    let flags = file.flags.cast_signed() & (libc::O_ACCMODE | libc::O_CREAT);
+                    (file.act, text(&file.path), file.to.as_ref().map(text), flags)
+                })
+                .collect();
+            let expected =
+                expected.map(|(act, path, to, flags)| (act, path.to_owned(), to.map(str::to_owned), flags));
+            assert_eq!(files, expected, "{} {process}", backend.name());
+            assert_eq!(seen.executed().len(), if process { 10 } else { 0 });
+        }
+    }
+}
+
+#[test]
+fn what_is_done_with_sockets_is_seen() {
+    let program = "
+import os, socket
+server = socket.socket()
+server.bind(('127.0.0.1', 0))
+server.listen()
+port = server.getsockname()[1]
+if os.fork() == 0:
+    client = socket.create_connection(('127.0.0.1', port))
+    client.send(b'x')
+    datagrams = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+    datagrams.sendto(b'x', ('::1', port))
+    datagrams.sendmsg([b'x'], [], 0, ('::1', port))
+    local = socket.socket(socket.AF_UNIX)
+    local.bind('/tmp/socket')
+    local = socket.socket(socket.AF_UNIX)
+    try:
+        local.connect(chr(0) + 'nobody')
+    except OSError:
+        pass
+    os._exit(port % 199)
+os.wait()
+";
+    for backend in EXACT {
+        let mut watched = Watched::seeing(Wanted { process: true, file: false, network: true }, *backend);
+        if !has_python(&mut watched) {
+            return;
+        }
+        let seen = watched.exec("/usr/bin/python3", &["-c", program]);
+        let done: Vec<_> = seen
+            .acts()
+            .filter_map(
+                |(_, what)| if let What::Network(network) = what { Some(network.clone()) } else { None },
+            )
+            .collect();
+        let Some(Address::Inet(server)) = done[2].address.clone() else { panic!("{done:?}") };
+        let inet = |ip: &str, port| Some(Address::Inet(format!("{ip}:{port}").parse().unwrap()));
+        let unix = |path: &[u8]| Some(Address::Unix(path.to_vec()));
+        let expected = [
+            (NetworkAct::Bind, inet("127.0.0.1", 0)),
+            (NetworkAct::Listen, None),
+            (NetworkAct::Connect, inet("127.0.0.1", server.port())),
+            (NetworkAct::Send, inet("[::1]", server.port())),
+            (NetworkAct::Send, inet("[::1]", server.port())),
+            (NetworkAct::Bind, unix(b"/tmp/socket")),
+            (NetworkAct::Connect, unix(b"\0nobody")),
+        ];
+        assert_eq!(done, expected.map(|(act, address)| Network { act, address }), "{}", backend.name());
+        assert_eq!(seen.code_sum(), u32::from(server.port() % 199));
+    }
 }
 
 #[test]

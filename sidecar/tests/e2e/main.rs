@@ -18,6 +18,7 @@ mod limits;
 mod link;
 mod many;
 mod memory;
+mod monitor;
 mod observe;
 mod observe_tree;
 mod options;

@@ -1,4 +1,4 @@
-//! Memory and speed over thousands of execs. Here 5000; `cargo xtask soak` runs 100 000.
+//! Memory and speed over thousands of execs. Here 2000; `cargo xtask soak` runs 100 000.
 
 use std::{
     fs,
@@ -12,7 +12,7 @@ use crate::support::{DEADLINE, OPENED_ONCE, apart, descriptors, out, tree, until
 /// How many execs.
 const EXECS: &str = "AGENTVM_SOAK_EXECS";
 /// Unless it says otherwise.
-const IN_THE_GATE: usize = 5000;
+const IN_THE_GATE: usize = 2000;
 /// What memory may grow by: pages that an allocator keeps.
 const SLACK_KIB: u64 = 512;
 

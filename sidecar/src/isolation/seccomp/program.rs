@@ -17,18 +17,18 @@ const AUDIT_ARCH_X86_64: u32 = 0xc000_003e;
 const AUDIT_ARCH_AARCH64: u32 = 0xc000_00b7;
 
 /// Offsets in `struct seccomp_data`.
-const NUMBER: u32 = 0;
-const ARCH: u32 = 4;
-const ARGUMENTS: u32 = 16;
+pub(super) const NUMBER: u32 = 0;
+pub(super) const ARCH: u32 = 4;
+pub(super) const ARGUMENTS: u32 = 16;
 
 /// Instructions (`linux/bpf_common.h`).
-const LOAD: u16 = 0x20; // BPF_LD | BPF_W | BPF_ABS
+pub(super) const LOAD: u16 = 0x20; // BPF_LD | BPF_W | BPF_ABS
 const AND: u16 = 0x54; // BPF_ALU | BPF_AND | BPF_K
 const JUMP: u16 = 0x05; // BPF_JMP | BPF_JA
-const IF_EQUAL: u16 = 0x15; // BPF_JMP | BPF_JEQ | BPF_K
+pub(super) const IF_EQUAL: u16 = 0x15; // BPF_JMP | BPF_JEQ | BPF_K
 const IF_GREATER: u16 = 0x25; // BPF_JMP | BPF_JGT | BPF_K
 const IF_AT_LEAST: u16 = 0x35; // BPF_JMP | BPF_JGE | BPF_K
-const RETURN: u16 = 0x06; // BPF_RET | BPF_K
+pub(super) const RETURN: u16 = 0x06; // BPF_RET | BPF_K
 
 /// What the kernel calls an architecture.
 pub(super) fn audit_arch(arch: Arch) -> u32 {
@@ -111,20 +111,20 @@ fn steps(test: Test) -> u8 {
     }
 }
 
-fn step(code: u16, k: u32) -> sock_filter {
+pub(super) fn step(code: u16, k: u32) -> sock_filter {
     sock_filter { code, jt: 0, jf: 0, k }
 }
 
 /// Skips `holds` or `fails` instructions.
-fn branch(code: u16, k: u32, holds: u8, fails: u8) -> sock_filter {
+pub(super) fn branch(code: u16, k: u32, holds: u8, fails: u8) -> sock_filter {
     sock_filter { code, jt: holds, jf: fails, k }
 }
 
-fn allow() -> sock_filter {
+pub(super) fn allow() -> sock_filter {
     step(RETURN, libc::SECCOMP_RET_ALLOW)
 }
 
-fn refuse(errno: i32) -> sock_filter {
+pub(super) fn refuse(errno: i32) -> sock_filter {
     step(RETURN, libc::SECCOMP_RET_ERRNO | errno.cast_unsigned())
 }
 

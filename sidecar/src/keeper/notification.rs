@@ -1,0 +1,335 @@
+//! A tree seen by seccomp user notification (`seccomp_unotify(2)`): every thread of it waits for a moment before a call that
+//! is asked about.
+//!
+//! Processes are met at the first such call, their own or that by which their parent ends, and are then held by a pidfd,
+//! which tells their end and code. A fork is never asked about, nor is what shells cannot have interrupted; so a child
+//! that is killed before its first call is not seen. What was executed is looked up once it has been: a call to execute
+//! may fail.
+
+use std::collections::{BTreeSet, HashMap};
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use agentvm_wire::id::ProcessId;
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::time::Timespec;
+
+use super::calls::{self, Kind, Reader};
+use super::proc::{Proc, Seen};
+use super::sighting::{Executed, Key, Sighting, Subject, Wanted, What};
+use super::sink::Sink;
+use crate::init::now_ns;
+use crate::sys::notification::{self, Call, Inbox};
+use crate::sys::pidfd;
+
+/// What an epoll event is about; else it is a process, whose pid is never 0.
+const LISTENER: u64 = 0;
+
+/// Until it is first looked whether something was executed; doubled each time, for so many times.
+const FIRST_LOOK: Duration = Duration::from_millis(2);
+const LOOKS: u32 = 9;
+
+/// Ancestors that are met together at most.
+const MAX_DEPTH: usize = 64;
+
+/// Who takes a tree's calls.
+pub(super) struct Listener<'a> {
+    sink: &'a Sink,
+    proc: &'a Proc,
+    tree: ProcessId,
+    wanted: Wanted,
+    socket: OwnedFd,
+    inbox: Inbox,
+    epoll: OwnedFd,
+    root: Key,
+    /// Whose child the root is: whoever gets that parent later has lost his own.
+    outside: u32,
+    processes: HashMap<Pid, Process>,
+    /// Threads of those that are no main threads.
+    threads: HashMap<Pid, Pid>,
+    /// When to look at whom.
+    looks: BTreeSet<(Instant, i32)>,
+    executed: bool,
+}
+
+struct Process {
+    who: Subject,
+    pidfd: OwnedFd,
+    image: Option<[u64; 4]>,
+    /// What it tried to execute, and how often it was looked whether it has.
+    tried: Option<(Vec<u8>, u32)>,
+    /// It is about to exit with this.
+    leaving: Option<u8>,
+}
+
+impl<'a> Listener<'a> {
+    /// For a root that still waits to go.
+    pub(super) fn new(
+        sink: &'a Sink,
+        proc: &'a Proc,
+        tree: ProcessId,
+        wanted: Wanted,
+        (listener, inbox): (OwnedFd, Inbox),
+        root: (Pid, Seen),
+    ) -> rustix::io::Result<Self> {
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        epoll::add(&epoll, &listener, EventData::new_u64(LISTENER), EventFlags::IN)?;
+        notification::wake_in_step(&listener);
+        let (pid, seen) = root;
+        let mut watch = Self {
+            sink,
+            proc,
+            tree,
+            wanted,
+            socket: listener,
+            inbox,
+            epoll,
+            root: seen.who.key,
+            outside: seen.parent,
+            processes: HashMap::new(),
+            threads: HashMap::new(),
+            looks: BTreeSet::new(),
+            executed: !wanted.process,
+        };
+        watch.hold(pid, seen.who)?;
+        Ok(watch)
+    }
+
+    /// Answers until nobody is left: whether anything was executed, as far as that is looked at.
+    pub(super) fn run(mut self) -> bool {
+        let mut listening = true;
+        while listening || !self.processes.is_empty() {
+            let mut events = Vec::with_capacity(32);
+            let limit = self.looks.first().map(|(due, _)| until(*due));
+            match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), limit.as_ref()) {
+                Ok(_) | Err(Errno::INTR) => self.look(),
+                Err(_) => break,
+            }
+            for event in events {
+                let flags = event.flags;
+                match event.data.u64() {
+                    LISTENER if flags.contains(EventFlags::IN) => self.answer(),
+                    LISTENER => {
+                        let _ = epoll::delete(&self.epoll, &self.socket);
+                        listening = false;
+                    }
+                    pid => {
+                        if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
+                            self.ended(pid);
+                        }
+                    }
+                }
+            }
+        }
+        self.executed
+    }
+
+    fn answer(&mut self) {
+        let Ok(call) = self.inbox.receive(&self.socket) else { return };
+        if let Some(thread) = pid_of(call.thread)
+            && let Some(process) = self.process_of(thread)
+        {
+            self.take(thread, process, &call);
+        }
+        // It fails if the thread was killed, or made to do something else first.
+        let _ = notification::let_go(&self.socket, call.id);
+    }
+
+    fn take(&mut self, thread: Pid, process: Pid, call: &Call) {
+        self.settle(process);
+        let Some(known) = self.processes.get_mut(&process) else { return };
+        let who = known.who;
+        let reader = Reader { proc: self.proc, thread, call };
+        let what = match calls::kind(call) {
+            Some(Kind::Execute) => {
+                let program = reader.program();
+                self.tries(process, program);
+                None
+            }
+            Some(Kind::Exit(code)) => {
+                known.leaving = Some(code);
+                self.meet_children(process);
+                None
+            }
+            Some(Kind::File(act, path, to, flags)) => reader.file(act, path, to, flags).map(What::File),
+            Some(Kind::Network(act, address)) => reader.network(act, address).map(What::Network),
+            None => None,
+        };
+        // Else the thread that was read from may have been another one.
+        if let Some(what) = what
+            && notification::is_valid(&self.socket, call.id)
+        {
+            self.saw(who, what);
+        }
+    }
+
+    /// The process of a thread; one that was not known is met.
+    fn process_of(&mut self, thread: Pid) -> Option<Pid> {
+        if self.processes.contains_key(&thread) {
+            return Some(thread);
+        }
+        if let Some(process) =
+            self.threads.get(&thread).filter(|process| self.processes.contains_key(process))
+        {
+            return Some(*process);
+        }
+        let seen = self.proc.see(thread)?;
+        let process = pid_of(seen.who.key.host_pid)?;
+        self.meet(process, seen, MAX_DEPTH);
+        if seen.is_thread {
+            self.threads.insert(thread, process);
+        }
+        Some(process)
+    }
+
+    /// Meets a process, and first its parent.
+    fn meet(&mut self, pid: Pid, seen: Seen, depth: usize) {
+        if self.processes.contains_key(&pid) || self.hold(pid, seen.who).is_err() {
+            return;
+        }
+        let parent = pid_of(seen.parent).filter(|_| seen.parent != self.outside && depth > 0);
+        if let Some(parent) = parent
+            && !self.processes.contains_key(&parent)
+            && let Some(seen) = self.proc.see(parent)
+        {
+            self.meet(parent, seen, depth - 1);
+        }
+        // It forked it before or after it executed something; who was asked about nothing since has done so before.
+        if let Some(parent) = parent {
+            self.settle(parent);
+        }
+        let parent = parent.and_then(|parent| self.processes.get(&parent)).map(|parent| parent.who.key);
+        let beginning = parent.map_or(What::Adopted { parent: None }, |parent| What::Forked { parent });
+        self.tell_process(seen.who, beginning);
+    }
+
+    fn meet_children(&mut self, pid: Pid) {
+        for child in self.proc.children(pid) {
+            // One that has ended was known before, or nobody knows what it did.
+            if !self.processes.contains_key(&child)
+                && let Some(seen) = self.proc.see(child).filter(|seen| !seen.is_zombie)
+            {
+                self.meet(child, seen, MAX_DEPTH);
+            }
+        }
+    }
+
+    fn hold(&mut self, pid: Pid, who: Subject) -> rustix::io::Result<()> {
+        let pidfd = pidfd_open(pid, PidfdFlags::empty())?;
+        epoll::add(&self.epoll, &pidfd, EventData::new_u64(who.key.host_pid.into()), EventFlags::IN)?;
+        self.processes.insert(pid, Process { who, pidfd, image: None, tried: None, leaving: None });
+        Ok(())
+    }
+
+    /// Notes that a process tries to execute something, and to look whether it has.
+    fn tries(&mut self, pid: Pid, path: Vec<u8>) {
+        let Some(process) = self.processes.get_mut(&pid) else { return };
+        process.image = self.proc.image(pid);
+        process.tried = Some((path, 0));
+        self.look_later(pid, 0);
+    }
+
+    fn look_later(&mut self, pid: Pid, looks: u32) {
+        self.looks.insert((Instant::now() + FIRST_LOOK * (1 << looks), pid.as_raw_nonzero().get()));
+    }
+
+    /// Looks at everybody who tried to execute something a while ago.
+    fn look(&mut self) {
+        let now = Instant::now();
+        while self.looks.first().is_some_and(|(due, _)| *due <= now) {
+            let Some(pid) = self.looks.pop_first().and_then(|(_, pid)| Pid::from_raw(pid)) else { continue };
+            self.settle(pid);
+            if let Some((_, looks)) = self.processes.get_mut(&pid).and_then(|process| process.tried.as_mut())
+            {
+                *looks += 1;
+                let looks = *looks;
+                if looks < LOOKS {
+                    self.look_later(pid, looks);
+                }
+            }
+        }
+    }
+
+    /// Tells what a living process executes, if it has executed what it tried to. Where its stack lies is known last.
+    fn settle(&mut self, pid: Pid) {
+        let Some(process) = self.processes.get_mut(&pid).filter(|process| process.tried.is_some()) else {
+            return;
+        };
+        let image = self.proc.image(pid).filter(|[_, stack, ..]| *stack != 0);
+        if image.is_some() && image != process.image {
+            process.tried = None;
+            let who = process.who;
+            self.tell_executed(who, self.proc.executed(pid));
+        }
+    }
+
+    /// The same of one that has ended without another call. To be killed comes so soon rather to a program that runs than
+    /// to one that could not be executed.
+    fn settle_at_end(&mut self, pid: Pid, process: &mut Process, killed: bool) {
+        let Some((path, _)) = process.tried.take() else { return };
+        let forked_only = |image: Option<[u64; 4]>| image.map(|[forked_only, ..]| forked_only != 0);
+        let has = match (forked_only(process.image), forked_only(self.proc.image(pid))) {
+            (Some(true), Some(still)) => !still,
+            _ => killed,
+        };
+        if has {
+            self.tell_executed(process.who, Executed { path, truncated: true, ..Executed::default() });
+        }
+    }
+
+    fn tell_executed(&mut self, who: Subject, executed: Executed) {
+        self.executed = true;
+        self.tell_process(who, What::Executed(executed));
+    }
+
+    /// A process is a zombie, or has been one.
+    fn ended(&mut self, pid: Pid) {
+        let Some(mut process) = self.processes.remove(&pid) else { return };
+        self.threads.retain(|_, process| *process != pid);
+        let who = process.who;
+        let of_zombie = || {
+            let status = self.proc.zombie(pid);
+            // If the pid is still its own now, it was so then.
+            status.filter(|_| self.proc.see(pid).is_some_and(|seen| seen.who.key == who.key))
+        };
+        let of_reaped = || pidfd::exit_status(&process.pidfd);
+        // It may be reaped in between.
+        let status = of_reaped().or_else(of_zombie).or_else(of_reaped);
+        let (code, signal) = match status {
+            Some(status) if status & 0x7f != 0 => (None, Some(status & 0x7f)),
+            Some(status) => (Some((status >> 8).to_le_bytes()[0]), None),
+            None => (process.leaving, None),
+        };
+        self.settle_at_end(pid, &mut process, signal.is_some());
+        if self.wanted.process {
+            let saw = self.sighting(who, What::Exited { code, signal });
+            if who.key == self.root { self.sink.tell_now(saw) } else { self.sink.tell(saw) }
+        }
+    }
+
+    /// Tells it, unless somebody else tells of processes.
+    fn tell_process(&self, who: Subject, what: What) {
+        if self.wanted.process {
+            self.saw(who, what);
+        }
+    }
+
+    fn saw(&self, who: Subject, what: What) {
+        self.sink.tell(self.sighting(who, what));
+    }
+
+    fn sighting(&self, who: Subject, what: What) -> Sighting {
+        Sighting::Saw { tree: Some(self.tree), who, at_ns: now_ns(), what }
+    }
+}
+
+fn until(due: Instant) -> Timespec {
+    let left = due.saturating_duration_since(Instant::now());
+    Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() }
+}
+
+fn pid_of(raw: u32) -> Option<Pid> {
+    i32::try_from(raw).ok().and_then(Pid::from_raw)
+}
