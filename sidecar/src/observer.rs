@@ -11,6 +11,7 @@
 pub(crate) mod capabilities;
 mod feed;
 mod keepers;
+mod probe;
 mod sighted;
 mod sightings;
 mod waiting;
@@ -98,7 +99,8 @@ impl Observers {
     /// Has a process that is about to be started watched, if that takes a keeper.
     pub(crate) fn expect(&mut self, link: &Link, process: ProcessId) -> Option<Expected> {
         let feeds = || self.feeds(process).filter(|feed| feed.is_open());
-        let wanted = wanted(feeds().flat_map(|feed| feed.categories()).copied());
+        let seen = |category: &EventCategory| capabilities::is_available(*category);
+        let wanted = wanted(feeds().flat_map(|feed| feed.categories()).copied().filter(seen));
         let require_exact = feeds().any(|feed| feed.requires_exact());
         if wanted == crate::keeper::Wanted::default() {
             return None;

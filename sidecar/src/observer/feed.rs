@@ -15,11 +15,18 @@ use agentvm_wire::{
 };
 use tokio::sync::Notify;
 
-use super::{event_now, waiting::Waiting};
+use super::{
+    capabilities::{is_available, takes_keeper},
+    event_now,
+    waiting::Waiting,
+};
 use crate::{
     link::Link,
     stdio::outflow::{Outflow, Taken},
 };
+
+/// The reason of a loss where this host lets nobody see a category.
+const UNAVAILABLE: &str = "unavailable";
 
 #[derive(Debug)]
 pub(crate) struct Feed {
@@ -106,10 +113,17 @@ impl Feed {
         }
     }
 
+    /// Tells what cannot be seen on this host.
+    pub(crate) fn tell_unavailable(&self, link: &Link) {
+        for category in self.categories.iter().filter(|category| !is_available(**category)) {
+            let kind = Kind::Loss { reason: UNAVAILABLE.to_owned(), count: 0 };
+            self.tell(link, &Arc::new(event_now(*category, kind)));
+        }
+    }
+
     /// Something that takes a keeper was not seen.
     pub(super) fn lose(&self, link: &Link, reason: &str, count: u64, errno: Option<i32>) {
-        let seen_by_keepers = |category: &&EventCategory| **category != EventCategory::Lifecycle;
-        if let Some(category) = self.categories.iter().find(seen_by_keepers) {
+        if let Some(category) = self.categories.iter().find(|category| takes_keeper(**category)) {
             let mut event = event_now(*category, Kind::Loss { reason: reason.to_owned(), count });
             event.errno = errno;
             self.tell(link, &Arc::new(event));

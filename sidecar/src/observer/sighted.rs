@@ -80,8 +80,8 @@ fn file(File { act, path, to, flags, .. }: &File) -> Kind {
     }
 }
 
-fn network(Network { act, address, socket_type }: Network) -> Kind {
-    let address = address.map_or_else(NetworkAddress::other, |address| self::address(address, socket_type));
+fn network(Network { act, address }: Network) -> Kind {
+    let address = address.map_or_else(NetworkAddress::other, self::address);
     match act {
         NetworkAct::Connect => Kind::NetworkConnect { address },
         NetworkAct::Bind => Kind::NetworkBind { address },
@@ -90,19 +90,9 @@ fn network(Network { act, address, socket_type }: Network) -> Kind {
     }
 }
 
-fn address(address: Address, socket_type: Option<u32>) -> NetworkAddress {
-    const STREAM: u32 = libc::SOCK_STREAM.cast_unsigned();
-    const DATAGRAM: u32 = libc::SOCK_DGRAM.cast_unsigned();
+fn address(address: Address) -> NetworkAddress {
     match address {
-        Address::Inet(address) => {
-            let mut address = NetworkAddress::ip(address);
-            address.proto = match socket_type {
-                Some(STREAM) => Some("tcp".to_owned()),
-                Some(DATAGRAM) => Some("udp".to_owned()),
-                _ => None,
-            };
-            address
-        }
+        Address::Inet(address) => NetworkAddress::ip(address),
         Address::Unix(mut path) => {
             // An abstract name.
             if let Some(first) = path.first_mut().filter(|first| **first == 0) {

@@ -50,6 +50,7 @@ impl Vm {
         self.link.open_streams(vec![observe.stream], window_bytes)?;
         let feed = observers.add_whole(observe);
         self.send(&feed, window_bytes);
+        feed.tell_unavailable(&self.link);
         let mut running: Vec<_> = state.processes.values().filter(|process| process.is_running()).collect();
         running.sort_unstable_by_key(|process| process.id);
         for process in running {
@@ -71,6 +72,7 @@ impl Vm {
         if let Some((observe, window)) = observe {
             let feed = state.observers.get_or_insert_default().add_tree(process, observe);
             self.send(&feed, window);
+            feed.tell_unavailable(&self.link);
         }
         let Some(observers) = &mut state.observers else { return };
         spec.observed = true;

@@ -1,6 +1,6 @@
 //! What a process's descendants do, seen exactly.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, ffi::OsStr, path::PathBuf};
 
 use agentvm_sdk::{
     AgentOs, EventCategory, ExecOptions, ObserverConfig, ObserverEvent, ObserverEventKind as Kind, Process,
@@ -139,7 +139,7 @@ async fn programs_are_told_with_arguments_and_folder() {
         events.iter().find(|event| event.kind.argv().next().is_some_and(|arg0| arg0 == "/bin/echo")).unwrap();
     let Kind::DescendantExec { cwd, truncated: false, .. } = &exec.kind else { panic!("{exec:?}") };
     assert_eq!(cwd.as_deref(), Some("/tmp"));
-    let argv: Vec<_> = exec.kind.argv().map(|argument| argument.as_encoded_bytes()).collect();
+    let argv: Vec<_> = exec.kind.argv().map(OsStr::as_encoded_bytes).collect();
     assert_eq!(argv, [&b"/bin/echo"[..], b"a b", b"", b"caf\xe9"]);
     let shell = events.iter().find(|event| event.kind.as_str() == "started").unwrap();
     assert_eq!(exec.parent_key, shell.key);
@@ -203,4 +203,40 @@ async fn nobody_is_seen_any_more_once_nobody_observes() {
     drop(process.observer());
     process.close_stdin();
     assert_eq!(within(process.wait()).await.unwrap().code, 6, "it runs on");
+}
+
+#[tokio::test]
+async fn files_and_connections_are_told_as_they_are_tried() {
+    let vm = vm().await;
+    let config = ObserverConfig::with_categories([EventCategory::File, EventCategory::Network]);
+    let script = "echo x > made; mv made moved; rm moved; mkdir folder; rmdir folder
+        python3 -c 'import socket; s = socket.create_server((\"127.0.0.1\", 0)); socket.create_connection(s.getsockname())'";
+    let process = vm.spawn("sh", ["-c", script], SpawnOptions::new().observe(config)).unwrap();
+    let (events, mut found) = (process.observer().unwrap(), Vec::new());
+    while let Some(event) = within(events.recv()).await {
+        found.push(event);
+    }
+    assert!(within(process.wait()).await.unwrap().success());
+    let of = |kind: &str| found.iter().filter(|event| event.kind.as_str() == kind).collect::<Vec<_>>();
+    let paths = |kind: &str| {
+        of(kind).iter().filter_map(|event| event.kind.path()).map(PathBuf::from).collect::<Vec<_>>()
+    };
+    let at = |name: &str| PathBuf::from("/workspace").join(name);
+    assert!(paths("file-open").contains(&at("made")), "{found:?}");
+    assert_eq!(paths("file-rename"), [at("moved")]);
+    assert_eq!(of("file-rename")[0].kind.from_path(), Some(&*at("made")));
+    assert_eq!(
+        (paths("file-unlink"), paths("file-mkdir"), paths("file-rmdir")),
+        (vec![at("moved")], vec![at("folder")], vec![at("folder")])
+    );
+    let connects = of("network-connect");
+    let Kind::NetworkConnect { address } = &connects.last().unwrap().kind else { unreachable!("it is one") };
+    assert_eq!(
+        (address.addr.as_deref(), address.port.is_some_and(|port| port > 0)),
+        (Some("127.0.0.1"), true)
+    );
+    assert!(
+        found.iter().all(|event| event.seq == 0 || event.kind.as_str() == "complete" || event.attempt),
+        "{found:?}"
+    );
 }

@@ -155,7 +155,7 @@ pub enum ObserverEventKind {
     NetworkListen,
     /// Something was sent to an address.
     NetworkSend { address: NetworkAddress },
-    /// A descendant outlives the process it came from: it goes on, and how it ends is told here no more.
+    /// A descendant outlives the process that was started: it goes on, and is watched on.
     Orphaned,
     /// Something was not seen, or is not told.
     Loss {
