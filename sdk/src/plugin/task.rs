@@ -170,6 +170,11 @@ impl TaskHost {
         self.lock().rows.values().map(|row| row.info.clone()).collect()
     }
 
+    /// The host ends: so do the tasks.
+    pub(super) fn is_closed(&self) -> bool {
+        self.lock().closed
+    }
+
     /// Ends every task, takes no new one, and waits until nothing runs any more.
     pub(super) async fn close(&self) {
         for task in self.cancel_all() {

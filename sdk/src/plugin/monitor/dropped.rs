@@ -35,9 +35,11 @@ impl Part {
 }
 
 impl Dropped {
-    pub(super) fn add(&mut self, sequence: u64) {
+    /// Drops one. True if it was never returned.
+    pub(super) fn add(&mut self, sequence: u64) -> bool {
         let at = self.returned.partition_point(|part| part.through < sequence);
         self.returned.get_mut(at).unwrap_or(&mut self.rest).add(sequence);
+        at == self.returned.len()
     }
 
     /// Everything up to there was just returned. True unless that was so before.

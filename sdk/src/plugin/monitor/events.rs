@@ -18,6 +18,7 @@ pub(super) struct Events {
     dropped: Dropped,
     /// The newest that was dropped unseen: its place is where the gap shows.
     gap: Option<MonitorEvent>,
+    /// How many were dropped that were never returned.
     pub(super) dropped_count: u64,
 }
 
@@ -30,8 +31,7 @@ impl Events {
             let oldest = self.kept.pop_front().expect("there are two");
             self.bytes -= oldest.message.len();
             if oldest.sequence > taken {
-                self.dropped_count += 1;
-                self.dropped.add(oldest.sequence);
+                self.dropped_count += u64::from(self.dropped.add(oldest.sequence));
                 self.gap = Some(oldest);
             }
         }

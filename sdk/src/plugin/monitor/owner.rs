@@ -11,7 +11,8 @@ use super::{
     run::run,
 };
 
-/// Owns a monitor. Dropped before it is done, it says so: nothing that went on goes on unseen.
+/// Owns a monitor. Dropped before it is done, it says so: nothing that is dead shows as running. Where it is the host that
+/// ends, what goes on is left for the next session to tell of.
 struct Owner {
     shared: Arc<Shared>,
     id: String,
@@ -65,7 +66,7 @@ impl Owner {
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        if !self.done {
+        if !self.done && !self.shared.context.tasks().is_closed() {
             self.shared.change(|session, now_ms| session.abandoned(&self.id, now_ms));
         }
     }

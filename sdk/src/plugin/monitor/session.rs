@@ -299,7 +299,7 @@ impl Session {
         }
     }
 
-    /// A monitor's owner has ended before its time. What waits for the next session goes on waiting.
+    /// A monitor's owner has ended before its time.
     pub(super) fn abandoned(&mut self, id: &str, now_ms: u64) {
         let Some(monitor) = self.kept.monitors.get_mut(id).filter(|monitor| monitor.owned) else { return };
         monitor.owned = false;
@@ -307,9 +307,8 @@ impl Session {
             let run_id = monitor.life.run_id;
             self.ended(id, run_id, &End::Abandoned, now_ms);
         }
-        if self.stage != Stage::Ends
-            && let Some(monitor) = self.kept.monitors.get_mut(id)
-        {
+        // Nobody waits for its restart any more.
+        if let Ok(monitor) = self.monitor_mut(id) {
             monitor.life.stop();
             self.revision += 1;
         }

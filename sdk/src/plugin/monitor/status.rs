@@ -33,7 +33,7 @@ pub struct MonitorStatus {
     /// Events so far.
     #[serde(default)]
     pub event_count: u64,
-    /// How many of them were dropped before anybody took them.
+    /// How many of them were dropped before they were returned.
     #[serde(default)]
     pub dropped_count: u64,
     /// Its newest run; 0 before the first.
