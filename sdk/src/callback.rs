@@ -25,7 +25,7 @@ static POOL: LazyLock<tokio::runtime::Runtime> = LazyLock::new(|| {
 });
 
 /// Runs a future on the pool. Dropping the task cancels it at its next await.
-pub(crate) fn run(future: impl Future<Output = ()> + Send + 'static) -> Task<()> {
+pub(crate) fn run<T: Send + 'static>(future: impl Future<Output = T> + Send + 'static) -> Task<T> {
     let (runnable, task) = async_task::spawn(future, |runnable: async_task::Runnable| {
         POOL.spawn_blocking(move || runnable.run());
     });

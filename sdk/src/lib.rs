@@ -29,6 +29,7 @@ mod config;
 mod error;
 mod link;
 mod observer;
+pub mod plugin;
 mod process;
 mod resource;
 mod sidecar;

@@ -16,10 +16,11 @@ const VMS: &str = "1000";
 pub(crate) fn run() -> Result<ExitCode> {
     let mut soak = cargo()?;
     soak.args(["test", "--release", "-p", "agentvm-sidecar", "--test", "e2e", "--"])
-        .args(["soak::", "killed::", "crowd::", "--nocapture", "--test-threads=1"])
+        .args(["soak::", "killed::", "crowd::", "monitor", "--nocapture", "--test-threads=1"])
         .env("AGENTVM_SOAK_EXECS", EXECS)
         .env("AGENTVM_SOAK_CREATIONS", CREATIONS)
-        .env("AGENTVM_SOAK_VMS", VMS);
+        .env("AGENTVM_SOAK_VMS", VMS)
+        .env("AGENTVM_SOAK_MONITORS", "1");
     child::succeed(&mut soak, LIMIT)?;
     Ok(ExitCode::SUCCESS)
 }

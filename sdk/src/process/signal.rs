@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use agentvm_wire::process::{Signal, SignalTarget};
+use agentvm_wire::{
+    message::Request,
+    process::{Signal, SignalProcess, SignalTarget},
+};
 
 use super::{exit::ExitStatus, spawn::Process};
 use crate::{agent_os::AgentOs, error::ClientError};
@@ -93,6 +96,13 @@ impl Process {
     /// Sends SIGKILL to its whole tree; a no-op once it has ended.
     pub fn kill(&self) {
         self.signal(Signal::KILL, SignalTarget::Tree);
+    }
+
+    /// Kills whatever is left of its tree, also when it has ended itself, and resolves when nothing is.
+    pub(crate) async fn end_tree(&self, vm: &AgentOs) -> Result<(), ClientError> {
+        let (signal, target) = (Signal::KILL, SignalTarget::Tree);
+        let kill = SignalProcess { process: self.entry.id, signal, target };
+        vm.vm().call(&Request::SignalProcess(kill)).await.map(drop)
     }
 
     /// Sends SIGTERM, and SIGKILL after a grace. Errors and cancel safety as [`AgentOs::stop_process_with_grace`].

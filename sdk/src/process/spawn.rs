@@ -81,7 +81,29 @@ impl AgentOs {
         self.start(command::bytes(command, args), options)
     }
 
-    fn start(&self, mut execute: Execute, mut options: SpawnOptions) -> Result<Process, ClientError> {
+    /// [`AgentOs::spawn`] with a reader on each output that is there from the first byte, and that the process waits for.
+    pub(crate) fn spawn_read(
+        &self,
+        command: &str,
+        args: impl IntoIterator<Item = impl Into<String>>,
+        options: SpawnOptions,
+    ) -> Result<(Process, [ByteStream; 2]), ClientError> {
+        self.start_with(command::text(command, args), options, |entry| {
+            [OutputStream::Stdout, OutputStream::Stderr]
+                .map(|which| ByteStream::new(entry.clone(), which, OutputFrom::Start, Overflow::Wait))
+        })
+    }
+
+    fn start(&self, execute: Execute, options: SpawnOptions) -> Result<Process, ClientError> {
+        self.start_with(execute, options, |_| ()).map(|(process, ())| process)
+    }
+
+    fn start_with<T>(
+        &self,
+        mut execute: Execute,
+        mut options: SpawnOptions,
+        subscribe: impl FnOnce(&Arc<Entry>) -> T,
+    ) -> Result<(Process, T), ClientError> {
         let vm = self.vm();
         let (timeout, descriptors) = (options.start.timeout, options.take_descriptors()?);
         let stdin = descriptors.stdin.map(relay::Input::new).transpose()?;
@@ -93,21 +115,21 @@ impl AgentOs {
         execute.observe = options.observe.as_ref().map(Into::into);
         let on_stdout = relay::output("stdout", options.on_stdout, descriptors.stdout);
         let on_stderr = relay::output("stderr", options.on_stderr, descriptors.stderr);
-        let subscribe = |entry: &Arc<Entry>| Relay::new(entry, on_stdout, on_stderr);
-        let (process, relay) = {
+        let subscribe = |entry: &Arc<Entry>| (Relay::new(entry, on_stdout, on_stderr), subscribe(entry));
+        let (process, relay, subscribed) = {
             // Right also after a panic under it: it counts what was registered.
             let mut spawned = vm.spawned.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             registry::admit(vm, &mut spawned)?;
             execute.process = vm.next_spawn_id();
-            let (entry, relay) = vm.execute(execute, wants, timeout, subscribe)?;
+            let (entry, (relay, subscribed)) = vm.execute(execute, wants, timeout, subscribe)?;
             *spawned += 1;
-            (Process::new(entry), relay)
+            (Process::new(entry), relay, subscribed)
         };
         relay.run(&process.entry);
         if let Some(stdin) = stdin {
             stdin.run(&process.entry);
         }
-        Ok(process)
+        Ok((process, subscribed))
     }
 
     /// The handle of a process spawned before.

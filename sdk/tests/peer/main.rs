@@ -11,6 +11,7 @@ mod exec;
 mod exit;
 mod guest;
 mod loss;
+mod plugin;
 mod reading;
 mod registry;
 mod resource;

@@ -1,13 +1,10 @@
 //! Memory and speed over thousands of execs. Here 2000; `cargo xtask soak` runs 100 000.
 
-use std::{
-    fs,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use agentvm_sdk::ExecOptions;
 
-use crate::support::{DEADLINE, OPENED_ONCE, apart, descriptors, out, tree, until, vm, within};
+use crate::support::{DEADLINE, OPENED_ONCE, apart, descriptors, memory_kib, out, tree, until, vm, within};
 
 /// How many execs.
 const EXECS: &str = "AGENTVM_SOAK_EXECS";
@@ -15,13 +12,6 @@ const EXECS: &str = "AGENTVM_SOAK_EXECS";
 const IN_THE_GATE: usize = 2000;
 /// What memory may grow by: pages that an allocator keeps.
 const SLACK_KIB: u64 = 512;
-
-/// Resident memory that is a process's own, in KiB: shared pages come and go with others.
-fn memory_kib(pid: u32) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
-    line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0)
-}
 
 /// Memory of client and sidecar (with zygote and init), and how long one exec took.
 struct Sample {

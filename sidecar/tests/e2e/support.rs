@@ -123,6 +123,13 @@ pub(crate) fn descriptors(pid: u32) -> usize {
 /// Descriptors that a sidecar opens when it first needs them, and keeps: its `/dev/null`.
 pub(crate) const OPENED_ONCE: usize = 1;
 
+/// Resident memory that is a process's own, in KiB: shared pages come and go with others.
+pub(crate) fn memory_kib(pid: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
+    line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0)
+}
+
 pub(crate) async fn all_gone(pids: &HashSet<u32>, limit: Duration) {
     until("all processes are gone", limit, || async { !pids.iter().any(|pid| is_alive(*pid)) }).await;
 }

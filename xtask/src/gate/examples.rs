@@ -20,12 +20,18 @@ struct Run {
     code: i32,
 }
 
-const RUNS: [Run; 7] = [
+const RUNS: [Run; 8] = [
     Run { example: "exec", arguments: &["echo hello"], stdout: "hello\n", code: 0 },
     Run { example: "exec", arguments: &["--time", "true"], stdout: "", code: 0 },
     Run { example: "exec", arguments: &["exit 3"], stdout: "", code: 3 },
     Run { example: "exec", arguments: &["kill -KILL $$"], stdout: "", code: 137 },
     Run { example: "spawn", arguments: &[], stdout: "stopped, goodbye\nexit code 0\n", code: 0 },
+    Run {
+        example: "monitor",
+        arguments: &["--", "echo one; exit 4"],
+        stdout: "     2 Monitor failed with status 4\n",
+        code: 4,
+    },
     Run { example: "process_tree", arguments: &[], stdout: " stopped ", code: 0 },
     Run { example: "process_tree", arguments: &["--json"], stdout: "\"status\": \"exited\"", code: 0 },
 ];
