@@ -189,9 +189,14 @@ impl<'a> Listener<'a> {
         if self.processes.contains_key(&pid) {
             return;
         }
-        if self.hold(pid, seen.who).is_err() {
-            self.sink.tell(Sighting::Lost { tree: Some(self.tree), loss: Loss::TooMany, count: 1 });
-            return;
+        match self.hold(pid, seen.who) {
+            Ok(()) => {}
+            // It was killed meanwhile.
+            Err(Errno::SRCH) => return,
+            Err(_) => {
+                self.sink.tell(Sighting::Lost { tree: Some(self.tree), loss: Loss::TooMany, count: 1 });
+                return;
+            }
         }
         let parent = pid_of(seen.parent).filter(|_| seen.parent != self.outside && depth > 0);
         if let Some(parent) = parent
