@@ -1,13 +1,13 @@
 //! What a process's descendants do, seen exactly.
 
-use std::{collections::HashMap, ffi::OsStr, path::PathBuf};
+use std::{collections::HashMap, ffi::OsStr, fs, path::PathBuf};
 
 use agentvm_sdk::{
     AgentOs, EventCategory, ExecOptions, ObserverConfig, ObserverEvent, ObserverEventKind as Kind, Process,
     ProcessKey, SpawnOptions,
 };
 
-use crate::support::{said, vm, within};
+use crate::support::{children, is_alive, kill, said, vm, within};
 
 fn config() -> ObserverConfig {
     ObserverConfig::with_categories([EventCategory::Lifecycle, EventCategory::Process])
@@ -239,4 +239,53 @@ async fn files_and_connections_are_told_as_they_are_tried() {
         found.iter().all(|event| event.seq == 0 || event.kind.as_str() == "complete" || event.attempt),
         "{found:?}"
     );
+}
+
+#[tokio::test]
+async fn a_program_runs_on_when_its_keeper_is_killed_and_one_loss_says_so() {
+    let vm = vm().await;
+    let script = "echo up; i=0; while [ $i -lt 300 ]; do /bin/true || exit 9; (:); i=$((i+1)); done; exit 6";
+    for _ in 0..3 {
+        let process = shell(&vm, script);
+        said(&process, "up").await;
+        let sidecar = vm.sidecar().pid().unwrap();
+        let keepers: Vec<_> = children(sidecar)
+            .into_iter()
+            .filter(|pid| {
+                fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm == "agentvm-keeper\n")
+            })
+            .filter(|pid| is_alive(*pid))
+            .collect();
+        assert_eq!(keepers.len(), 1, "one keeper sees all of a VM");
+        kill(keepers[0]);
+        assert_eq!(within(process.wait()).await.unwrap().code, 6);
+        let (events, mut found) = (process.observer().unwrap(), Vec::new());
+        while let Some(event) = within(events.recv()).await {
+            found.push(event);
+        }
+        let losses: Vec<_> = found.iter().filter(|event| event.kind.as_str() == "loss").collect();
+        assert_eq!(losses.len(), 1, "{losses:?}");
+        assert_eq!(losses[0].kind, Kind::Loss { reason: "keeper_gone".to_owned(), count: 0 });
+        let ends: Vec<_> = found.iter().rev().map(|event| event.kind.as_str()).take(2).collect();
+        assert_eq!(ends, ["complete", "exited"]);
+    }
+}
+
+#[tokio::test]
+async fn who_never_reads_loses_the_oldest_and_is_told_how_many() {
+    let vm = vm().await;
+    let config = ObserverConfig::with_categories([EventCategory::File]);
+    let script = "i=0; while [ $i -lt 100000 ]; do : </dev/null; i=$((i+1)); done";
+    let process = vm.spawn("sh", ["-c", script], SpawnOptions::new().observe(config)).unwrap();
+    let events = process.observer().unwrap();
+    assert_eq!(within(process.wait()).await.unwrap().code, 0);
+    let mut found = events.drain();
+    while let Some(event) = within(events.recv()).await {
+        found.push(event);
+    }
+    let Kind::Loss { reason, count } = &found[0].kind else { panic!("{:?}", found[0]) };
+    let kept = found.len() as u64 - 1;
+    assert_eq!((reason.as_str(), kept), (Kind::OVERFLOW, 65_536));
+    assert!(count + kept >= 100_000, "{count}");
+    assert!(found[1..].iter().all(|event| event.kind.as_str() != "loss"));
 }
