@@ -23,6 +23,7 @@ mod monitor_flood;
 mod monitor_restore;
 mod monitor_wake;
 mod observe;
+mod observe_tree;
 mod options;
 mod output;
 mod pipes;
