@@ -26,6 +26,7 @@ mod members;
 mod messages;
 mod place;
 mod reap;
+mod rehearsal;
 mod rows;
 mod server;
 mod signal;

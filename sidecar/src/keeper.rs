@@ -16,6 +16,7 @@ mod listeners;
 mod means;
 mod messages;
 mod notification;
+mod probe;
 mod proc;
 mod ptrace;
 mod run;
@@ -23,6 +24,8 @@ mod sighting;
 mod sink;
 
 pub use client::{Keeper, Sightings};
+pub use probe::{FILE_GAPS, NETWORK_GAPS, Probes, probe, process_gaps};
+pub(crate) use probe::{run as run_probe, run_executed as run_probed};
 pub(crate) use run::run;
 pub use sighting::{
     Address, Backend, Executed, File, FileAct, Key, Loss, MAX_TEXT_BYTES, Network, NetworkAct, Orders,

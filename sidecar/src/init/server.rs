@@ -61,7 +61,8 @@ pub(super) struct Server<'a> {
     /// processes; when it is full, requests are not read.
     waiting: VecDeque<Vec<u8>>,
     interest: EventFlags,
-    buffer: Vec<u8>,
+    /// Not on the stack, whose pages init shares with each child it forks, and would copy for it.
+    pub(super) buffer: Vec<u8>,
 }
 
 /// The sidecar has gone: the VM ends.

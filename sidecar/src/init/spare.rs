@@ -55,8 +55,7 @@ impl Server<'_> {
 
     /// Empties the socket of what was handed over and not taken.
     pub(super) fn take_back(&mut self) {
-        let mut buffer = [0; packet::MAX_BYTES];
-        while packet::receive::<Start>(self.handed, &mut buffer, RecvFlags::DONTWAIT)
+        while packet::receive::<Start>(self.handed, &mut self.buffer, RecvFlags::DONTWAIT)
             .is_ok_and(|taken| taken.is_some())
         {}
     }

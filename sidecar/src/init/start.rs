@@ -4,7 +4,7 @@
 //! ```text
 //!   child:  prepare ──► request ──► become the guest ──► Told::Go ────► exec
 //!                       │ came with the fork,          └► Told::Fault   └► Told::Fault
-//!                       └ or is awaited for a while: a spare
+//!                       └ or is awaited for a while, after a rehearsal: a spare
 //! ```
 //!
 //! What the child tells comes over a close-on-exec socket of its own, which init watches. The socket's end means that
@@ -29,6 +29,7 @@ use serde::{Deserialize, Serialize};
 use super::client::now_ns;
 use super::messages::{Memory, Start, StartStep, Stream, Text};
 use super::reap::now_ms;
+use super::rehearsal::rehearse;
 use super::stat;
 use super::strings::Strings;
 use super::terms::Terms;
@@ -140,6 +141,7 @@ fn run(wanted: Wanted<'_>, terms: &Terms<'_>, init: &OwnedFd) -> Result<Infallib
         Wanted::From(socket) => {
             let kept = [init.as_raw_fd(), socket.as_raw_fd()];
             descriptors::close_all_but(kept).map_err(at(StartStep::Stdio))?;
+            rehearse();
             // Never dropped: the child closes by number what came along, as it does with what came by the fork.
             let request = ManuallyDrop::new(await_request(socket));
             become_guest_and_exec(&request, terms.plan, mark, init)
@@ -240,7 +242,7 @@ fn split(Packet { message, descriptors }: &Packet<Start>) -> Result<Passed<'_>, 
 }
 
 /// Puts the streams on descriptors 0 to 2. `Null` is what init itself has there.
-fn connect_streams(streams: [Stream; 3], passed: &[OwnedFd]) -> rustix::io::Result<()> {
+pub(super) fn connect_streams(streams: [Stream; 3], passed: &[OwnedFd]) -> rustix::io::Result<()> {
     let mut passed = passed.iter();
     for (number, stream) in (0..).zip(streams) {
         match stream {

@@ -25,7 +25,8 @@ pub(crate) fn adapt_sidecar() {
     raise_open_files();
 }
 
-fn raise_open_files() {
+/// As far as the hard limit lets it.
+pub(crate) fn raise_open_files() {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
     // Refused only where it could not be had: the limit stays.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });

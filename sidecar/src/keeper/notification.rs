@@ -18,7 +18,7 @@ use rustix::time::Timespec;
 
 use super::calls::{self, Kind, Reader};
 use super::proc::{Proc, Seen};
-use super::sighting::{Executed, Key, Sighting, Subject, Wanted, What};
+use super::sighting::{Executed, Key, Loss, Sighting, Subject, Wanted, What};
 use super::sink::Sink;
 use crate::init::now_ns;
 use crate::sys::notification::{self, Call, Inbox};
@@ -186,8 +186,17 @@ impl<'a> Listener<'a> {
 
     /// Meets a process, and first its parent.
     fn meet(&mut self, pid: Pid, seen: Seen, depth: usize) {
-        if self.processes.contains_key(&pid) || self.hold(pid, seen.who).is_err() {
+        if self.processes.contains_key(&pid) {
             return;
+        }
+        match self.hold(pid, seen.who) {
+            Ok(()) => {}
+            // It was killed meanwhile.
+            Err(Errno::SRCH) => return,
+            Err(_) => {
+                self.sink.tell(Sighting::Lost { tree: Some(self.tree), loss: Loss::TooMany, count: 1 });
+                return;
+            }
         }
         let parent = pid_of(seen.parent).filter(|_| seen.parent != self.outside && depth > 0);
         if let Some(parent) = parent

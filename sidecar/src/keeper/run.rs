@@ -18,6 +18,7 @@ use super::ptrace::Tracer;
 use super::sighting::{Loss, Orders, Sighting};
 use super::sink::Sink;
 use crate::init::now_ns;
+use crate::isolation::rlimits::raise_open_files;
 use crate::packet::{self, Packet};
 use crate::sys::notification::Inbox;
 use crate::sys::{exec, signals};
@@ -49,6 +50,8 @@ fn prepare(socket: &OwnedFd) -> std::io::Result<Arc<Keeper>> {
     std::panic::set_hook(Box::new(|_| exec::exit_now(101)));
     // Who ignores its children cannot wait for them.
     signals::restore(libc::SIGCHLD);
+    // Each process that is held takes one.
+    raise_open_files();
     set_no_new_privs(true)?;
     let held = capabilities(None)?;
     let (effective, permitted) = (held.effective & RIGHTS, held.permitted & RIGHTS);

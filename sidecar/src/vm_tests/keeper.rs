@@ -6,11 +6,11 @@ use std::os::fd::OwnedFd;
 use agentvm_wire::id::ProcessId;
 use rustix::process::Signal;
 
-use super::harness::{Vm, first_line};
+use super::harness::{Host, Vm, first_line};
 use crate::init::{Event, StartSpec, Stdio};
 use crate::keeper::{
     Address, Backend, Executed, FileAct, Keeper, Key, Network, NetworkAct, Orders, Sighting, Sightings,
-    Wanted, What,
+    Wanted, What, probe,
 };
 
 /// Means that miss nothing.
@@ -459,6 +459,15 @@ fn a_start_that_fails_ends_its_tree() {
         let seen = watched.follow(tree);
         assert_eq!((seen.forked(), seen.executed().len()), (0, 0));
     });
+}
+
+#[test]
+fn what_probes_well_is_what_works_here() {
+    let host = Host::new();
+    let probes = host.run(probe());
+    let exact = probes.process.iter().filter(|(_, found)| found.is_ok()).map(|(backend, _)| *backend);
+    assert_eq!(exact.collect::<Vec<_>>(), EXACT, "{probes:?}");
+    assert_eq!((&probes.file, &probes.network), (&Ok(()), &Ok(())));
 }
 
 fn has_python(watched: &mut Watched) -> bool {
