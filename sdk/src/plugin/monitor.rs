@@ -31,7 +31,7 @@
 //!
 //! The example program `monitor` does so with a command of one's choice.
 //!
-//! What follows from what is decided without I/O by `session`; `run` reads and signals one process, and `owner` carries
+//! What follows from what happens is decided without I/O by `session`; `run` reads and signals one process, and `owner` carries
 //! out, as one managed task of the host, what the session wants of one monitor.
 //!
 //! A run owns its tree: when its command ends, however that comes, what it left behind is killed, and only then the end
