@@ -1,7 +1,7 @@
 //! What VMs this host can have, as this user, what can be observed of them, and what would have to change for more.
 //!
 //! Nothing is concluded from versions and settings: a VM of each level is built, and a program run in it. Its isolation
-//! report is what a client would get.
+//! report is what a client would get; so is what was seen of the program.
 
 mod probe;
 mod text;
@@ -13,7 +13,7 @@ use rustix::system::uname;
 use serde::Serialize;
 
 use crate::isolation::{Fault, Step};
-use crate::observer::capabilities::negotiate_for_scope;
+use crate::observer::capabilities;
 use crate::server::run;
 use crate::zygote::Zygote;
 use probe::Failure;
@@ -76,6 +76,7 @@ pub(crate) fn examine() -> anyhow::Result<Diagnosis> {
                 }
             });
         }
+        capabilities::probe_all(&zygote).await;
         Ok(levels)
     })?;
     Ok(Diagnosis {
@@ -84,7 +85,7 @@ pub(crate) fn examine() -> anyhow::Result<Diagnosis> {
         arch: std::env::consts::ARCH,
         uid: geteuid().as_raw(),
         levels,
-        observer: TraceScope::ALL.iter().map(|scope| negotiate_for_scope(*scope)).collect(),
+        observer: TraceScope::ALL.iter().map(|scope| capabilities::negotiate_for_scope(*scope)).collect(),
     })
 }
 

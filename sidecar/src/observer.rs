@@ -1,67 +1,85 @@
 //! What the processes of a VM do, told to those who asked.
 //!
 //! ```text
-//!   init's events ─► Observers ─► Feed, one for each observation: chooses, numbers, keeps ─► its stream
+//!   init's events ──────────► Observers ─► Feed, one for each observation: chooses, numbers, keeps ─► its stream
+//!   a keeper's sightings ─► Watch, one for each tree: puts the two in order ──┘
 //! ```
 //!
-//! A VM that nobody observes has none of this. No process ever waits for a reader: what waits too long is lost, and
-//! counted.
+//! A VM that nobody observes has none of this, and no keeper runs unless more than `lifecycle` is asked for. No process
+//! ever waits for a reader: what waits too long is lost, and counted.
 
 pub(crate) mod capabilities;
 mod feed;
+mod keepers;
+mod probe;
+mod sighted;
+mod sightings;
 mod waiting;
+mod watch;
 
 use std::{collections::HashMap, sync::Arc};
 
 use agentvm_wire::{
     error::{Code, Rejection},
-    id::{ProcessId, StreamId},
-    observer::{EventCategory, ObserverEvent, ObserverEventKind as Kind, Told},
+    id::ProcessId,
+    observer::{EventCategory, Observe, ObserverEvent, ObserverEventKind as Kind, Told},
 };
 
 pub(crate) use feed::Feed;
+pub(crate) use keepers::{Expected, KeeperId};
+use keepers::{Keepers, wanted};
 use waiting::Waiting;
+use watch::Watch;
 
 use crate::{
     init::{Exit, now_ms, now_ns},
+    keeper::{Loss, Orders},
     link::Link,
     process::Process,
 };
 
+/// Why something is not told any more.
+const KEEPER_GONE: &str = "keeper_gone";
 /// The limit on observations of a whole VM, by its name.
 const MAX_OBSERVERS: &str = "max_observers";
 
-/// Who observes one VM.
+/// Who observes one VM, and what is seen for them.
 #[derive(Debug, Default)]
 pub(crate) struct Observers {
     waiting: Arc<Waiting>,
     whole: Vec<Arc<Feed>>,
-    trees: HashMap<ProcessId, Arc<Feed>>,
+    trees: HashMap<ProcessId, Tree>,
+    keepers: Keepers,
+}
+
+/// A process that is observed, with its descendants.
+#[derive(Debug, Default)]
+struct Tree {
+    /// Who observes it alone.
+    own: Option<Arc<Feed>>,
+    watch: Option<(KeeperId, Watch)>,
+    /// Its end was told.
+    exited: bool,
 }
 
 impl Observers {
     /// Observes one process.
-    pub(crate) fn add_tree(
-        &mut self,
-        process: ProcessId,
-        stream: StreamId,
-        categories: Vec<EventCategory>,
-    ) -> Arc<Feed> {
-        let feed = Feed::new(stream, categories, self.waiting.clone());
-        self.trees.insert(process, feed.clone());
+    pub(crate) fn add_tree(&mut self, process: ProcessId, observe: Observe) -> Arc<Feed> {
+        let feed = Feed::new(observe, self.waiting.clone());
+        self.trees.insert(process, Tree { own: Some(feed.clone()), ..Tree::default() });
         feed
     }
 
     /// Observes all of them.
-    pub(crate) fn add_whole(&mut self, stream: StreamId, categories: Vec<EventCategory>) -> Arc<Feed> {
-        let feed = Feed::new(stream, categories, self.waiting.clone());
+    pub(crate) fn add_whole(&mut self, observe: Observe) -> Arc<Feed> {
+        let feed = Feed::new(observe, self.waiting.clone());
         self.whole.push(feed.clone());
         feed
     }
 
     /// Refuses one more observation of the whole VM than there may be.
     pub(crate) fn admit(&mut self, limit: u64) -> Result<(), Rejection> {
-        self.forget_closed();
+        self.whole.retain(|feed| feed.is_open());
         let observed = self.whole.len() as u64;
         if observed >= limit {
             let code = Code::RESOURCE_EXHAUSTED;
@@ -72,22 +90,65 @@ impl Observers {
 
     /// Whether nobody observes any more.
     pub(crate) fn is_empty(&mut self) -> bool {
-        self.forget_closed();
-        self.whole.is_empty() && self.trees.is_empty()
+        self.whole.retain(|feed| feed.is_open());
+        let nobody = self.whole.is_empty();
+        self.trees.retain(|_, tree| !nobody || tree.own.as_ref().is_some_and(|feed| feed.is_open()));
+        nobody && self.trees.is_empty()
+    }
+
+    /// Has a process that is about to be started watched, if that takes a keeper.
+    pub(crate) fn expect(&mut self, link: &Link, process: ProcessId) -> Option<Expected> {
+        let feeds = || self.feeds(process).filter(|feed| feed.is_open());
+        let seen = |category: &EventCategory| capabilities::is_available(*category);
+        let wanted = wanted(feeds().flat_map(|feed| feed.categories()).copied().filter(seen));
+        let require_exact = feeds().any(|feed| feed.requires_exact());
+        if wanted == crate::keeper::Wanted::default() {
+            return None;
+        }
+        let orders = Orders { wanted, ladder: capabilities::ladder(), require_exact };
+        match self.keepers.expect(process, orders) {
+            Ok(expected) => {
+                let tree = self.trees.entry(process).or_default();
+                tree.watch = Some((expected.keeper, Watch::new(process)));
+                Some(expected)
+            }
+            Err(error) => {
+                self.lose(link, process, Loss::NoBackend.name(), error.raw_os_error());
+                None
+            }
+        }
     }
 
     /// A process has executed its program.
-    pub(crate) fn started(&self, link: &Link, process: &Process) {
-        self.tell(link, process.id, &Arc::new(start_of(process, false)));
+    pub(crate) fn started(&mut self, link: &Link, process: &Process) {
+        let events = self.trees.get_mut(&process.id).and_then(|tree| tree.watch.as_mut());
+        let behind = events.map_or_else(Vec::new, |(_, watch)| watch.started());
+        self.tell(link, process.id, start_of(process, false));
+        for event in behind {
+            self.tell(link, process.id, event);
+        }
+    }
+
+    /// Whether the keeper has still to tell of a process's end.
+    pub(crate) fn awaits_end(&self, process: ProcessId) -> bool {
+        let watch = self.trees.get(&process).and_then(|tree| tree.watch.as_ref());
+        watch.is_some_and(|(_, watch)| !watch.root_has_ended())
     }
 
     /// A process has ended; returns where that is told.
     pub(crate) fn exited(&mut self, link: &Link, process: &Process, exit: &Exit) -> Vec<Told> {
         let kind = Kind::Exited { exit_code: exit.exit_code, signal: exit.signal };
-        let told = self.tell(link, process.id, &Arc::new(event_of(process, kind, exit.exited_at_ms)));
-        if let Some(feed) = self.trees.remove(&process.id) {
-            feed.complete(link, Some(process));
+        self.tell(link, process.id, event_of(process, kind, exit.exited_at_ms));
+        let told = self.feeds(process.id).filter_map(|feed| feed.told()).collect();
+        let watch = self.trees.get(&process.id).and_then(|tree| tree.watch.as_ref());
+        let orphans = watch.map_or_else(Vec::new, |(_, watch)| watch.orphans());
+        for event in orphans {
+            self.tell(link, process.id, event);
         }
+        if let Some(tree) = self.trees.get_mut(&process.id) {
+            tree.exited = true;
+        }
+        self.complete_tree(link, process.id);
         told
     }
 
@@ -98,20 +159,38 @@ impl Observers {
 
     /// The VM has ended.
     pub(crate) fn complete(&mut self, link: &Link) {
-        let trees = std::mem::take(&mut self.trees).into_values();
-        for feed in std::mem::take(&mut self.whole).into_iter().chain(trees) {
-            feed.complete(link, None);
+        let own =
+            std::mem::take(&mut self.trees).into_iter().filter_map(|(id, tree)| Some((Some(id), tree.own?)));
+        for (process, feed) in std::mem::take(&mut self.whole).into_iter().map(|feed| (None, feed)).chain(own)
+        {
+            feed.complete(link, process);
         }
     }
 
-    fn tell(&self, link: &Link, tree: ProcessId, event: &Arc<ObserverEvent>) -> Vec<Told> {
-        let feeds = self.whole.iter().chain(self.trees.get(&tree));
-        feeds.filter_map(|feed| feed.tell(link, event)).collect()
+    /// Ends what observes one process, once that has ended and nothing will be told of its descendants.
+    fn complete_tree(&mut self, link: &Link, process: ProcessId) {
+        let over =
+            |tree: &mut Tree| tree.exited && tree.watch.as_ref().is_none_or(|(_, watch)| watch.is_done());
+        let is_over = self.trees.get_mut(&process).is_some_and(over);
+        let tree = is_over.then(|| self.trees.remove(&process)).flatten();
+        if let Some(feed) = tree.and_then(|tree| tree.own) {
+            feed.complete(link, Some(process));
+        }
     }
 
-    fn forget_closed(&mut self) {
-        self.whole.retain(|feed| feed.is_open());
-        self.trees.retain(|_, feed| feed.is_open());
+    /// Who is told of a process.
+    fn feeds(&self, process: ProcessId) -> impl Iterator<Item = &Arc<Feed>> {
+        self.whole.iter().chain(self.trees.get(&process).and_then(|tree| tree.own.as_ref()))
+    }
+
+    fn tell(&self, link: &Link, process: ProcessId, event: ObserverEvent) {
+        let event = Arc::new(event);
+        self.feeds(process).for_each(|feed| feed.tell(link, &event));
+    }
+
+    /// A process is not watched.
+    fn lose(&self, link: &Link, process: ProcessId, reason: &str, errno: Option<i32>) {
+        self.feeds(process).for_each(|feed| feed.lose(link, reason, 0, errno));
     }
 }
 

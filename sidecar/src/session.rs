@@ -242,6 +242,12 @@ struct Requests {
 }
 
 impl Handler for Requests {
+    async fn prepare(&mut self, request: &Request) {
+        if self.session.link.is_open() {
+            capabilities::probe_for(request, &self.session.zygote).await;
+        }
+    }
+
     fn request(&mut self, id: RequestId, scope: Scope, request: Request) -> Result<(), Violation> {
         let stranger = matches!(&request, Request::Hello(hello) if !self.admission.admits(hello));
         if stranger {

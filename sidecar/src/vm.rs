@@ -72,6 +72,7 @@ struct State {
     processes: HashMap<ProcessId, Process>,
     /// Who is told what happens; nobody at first.
     observers: Option<Box<Observers>>,
+    held_exits: HashMap<ProcessId, observing::HeldExit>,
     warnings: warnings::Warnings,
     /// Pumps of processes that init has not yet told of: a stream says nothing, not even its end, before the start.
     starting: HashMap<ProcessId, Vec<Work>>,
@@ -172,10 +173,7 @@ impl Vm {
         };
         let mut started = process::start(&self.link, self.id, request, execute, &defaults)?;
         let mut state = self.lock();
-        if let Some(observe) = observe {
-            self.observe_tree(&mut state, id, observe, window);
-        }
-        started.spec.observed = Self::is_observed(&mut state);
+        self.observe_start(&mut state, id, observe.map(|observe| (observe, window)), &mut started.spec);
         if let Some(deadline) = started.process.deadline
             && state.deadlines.add(deadline, Due::Process(id))
         {
@@ -260,9 +258,7 @@ impl Vm {
             tokio::select! {
                 event = events.next() => match event {
                     Event::Ended => {
-                        if let Some(observers) = &mut self.lock().observers {
-                            observers.complete(&self.link);
-                        }
+                        self.complete_observations();
                         self.flush(&mut work).await;
                         return self.ended();
                     }
@@ -295,6 +291,7 @@ impl Vm {
             let due = self.lock().deadlines.take_due(Instant::now());
             match due {
                 Some(Due::Process(process)) => self.step(process, process::Event::Expired),
+                Some(Due::Exit(process)) => self.release_exit(&mut self.lock(), process),
                 Some(Due::Grace) => self.commands.end(),
                 None => return,
             }
@@ -325,12 +322,13 @@ impl Vm {
         let mut guard = self.lock();
         let state = &mut *guard;
         let Some(process) = state.processes.get_mut(&id) else { return };
+        let mut ended = None;
         for action in process.step(event) {
             match action {
                 Action::AnswerStarted(request) => {
                     self.link.respond(request, &Response::ProcessStarted(process.started()));
                     state.starting.remove(&id).into_iter().flatten().for_each(|pump| self.add(pump));
-                    if let Some(observers) = &state.observers {
+                    if let Some(observers) = &mut state.observers {
                         observers.started(&self.link, process);
                     }
                 }
@@ -342,15 +340,9 @@ impl Vm {
                     self.link.reject(request, process.rejection(failure));
                 }
                 Action::TellExit(exit) => {
-                    let mut exited = process.exited(&exit);
-                    if let Some(observers) = &mut state.observers {
-                        exited.told = observers.exited(&self.link, process, &exit);
-                    }
+                    let exited = process.exited(&exit);
                     state.exited.keep(process, &exited);
-                    if self.drain_if_asked(process, exited.output_open) {
-                        state.draining += 1;
-                    }
-                    self.link.event(self.id, &WireEvent::ProcessExited(exited));
+                    ended = Some((exit, exited));
                     break;
                 }
                 Action::Expire => self.commands.expire(id),
@@ -360,8 +352,11 @@ impl Vm {
             if let Some(deadline) = process.deadline {
                 state.deadlines.remove(deadline, Due::Process(id));
             }
-            state.processes.remove(&id);
+            let process = state.processes.remove(&id);
             state.starting.remove(&id);
+            if let Some((process, (exit, exited))) = process.zip(ended) {
+                self.end_process(state, process, exit, exited);
+            }
             self.warn(state);
         }
         self.settled.notify_waiters();

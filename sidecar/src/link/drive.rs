@@ -37,6 +37,8 @@ const MAX_BACKLOG: usize = 16_384;
 
 /// Who acts on requests. Called in the order of their arrival; must not block.
 pub(crate) trait Handler {
+    /// Finds out what a request depends on; until then nothing more is read from this client.
+    async fn prepare(&mut self, request: &Request);
     /// A request to answer exactly once; an error ends the connection behind what was answered.
     fn request(&mut self, id: RequestId, scope: Scope, request: Request) -> Result<(), Violation>;
     /// The client no longer cares for an answer it still gets.
@@ -130,6 +132,7 @@ async fn read(
         };
         match received {
             Ok(Received::Request { id, scope, request }) => {
+                handler.prepare(&request).await;
                 if let Err(violation) = handler.request(id, scope, request) {
                     return Ended::Violation(violation);
                 }

@@ -1,32 +1,111 @@
 //! What can be observed on this host, and how exactly.
+//!
+//! Nothing is concluded from versions and settings: each means is tried on a process in a VM, once, when somebody first
+//! asks for more than the sidecar sees by itself.
 
 use agentvm_wire::{
     error::{Code, Rejection},
+    message::Request,
     observer::{
-        CategoryCapability, EventCategory, Observe, ObserverBackend, ObserverCapabilities, TraceScope,
+        CapabilitySupport, CategoryCapability, EventCategory, Observe, ObserverBackend, ObserverCapabilities,
+        TraceScope,
     },
 };
+use tokio::sync::OnceCell;
 
-/// Why nothing but what the sidecar does itself is seen.
-const NO_KEEPER: &str = "this sidecar has nothing that looks at other processes";
+use super::{
+    probe::{Found, probe},
+    sighted,
+};
+use crate::{keeper::Backend, zygote::Zygote};
+
+/// Names the only means to be used.
+const BACKEND_ENV: &str = "AGENTVM_OBSERVER_BACKEND";
 /// What it would take to see a whole host.
-const NOT_SYSTEM_WIDE: &str = "this sidecar looks at nothing but its own VMs";
+const NOT_SYSTEM_WIDE: &str = "this sidecar looks at nothing but its own VMs; the kernel's process connector would take root of the host";
+/// Why files and the network are seen in part.
+const ATTEMPTS: &str = "calls are seen when they are tried, not what comes of them";
+/// Why a second best means sees processes in part.
+const MISSES: &str = "what is killed before its first call, or between two looks, is not seen";
 
-/// What can be observed within a scope.
+static FOUND: OnceCell<Found> = OnceCell::const_new();
+
+/// Tries what can be seen, unless that was done before or `request` does not depend on it.
+pub(crate) async fn probe_for(request: &Request, zygote: &Zygote) {
+    let observe = match request {
+        Request::ObserverCapabilities(_) => return probe_all(zygote).await,
+        Request::Observe(body) => Some(&body.observe),
+        Request::Execute(execute) => execute.observe.as_ref(),
+        _ => None,
+    };
+    if observe.is_some_and(|observe| observe.categories.iter().any(|category| takes_keeper(*category))) {
+        probe_all(zygote).await;
+    }
+}
+
+/// Tries what can be seen, unless that was done before.
+pub(crate) async fn probe_all(zygote: &Zygote) {
+    FOUND.get_or_init(|| async { probe(zygote, &ladder()).await }).await;
+}
+
+/// The means that are tried, from the best on; `AGENTVM_OBSERVER_BACKEND` names the only one.
+pub(super) fn ladder() -> Vec<Backend> {
+    let forced = std::env::var(BACKEND_ENV).ok().and_then(|name| Backend::from_name(&name));
+    forced.map_or_else(|| Backend::ALL.to_vec(), |backend| vec![backend])
+}
+
+/// Whether the sidecar sees it only through a keeper.
+pub(super) fn takes_keeper(category: EventCategory) -> bool {
+    category != EventCategory::Lifecycle
+}
+
+/// What can be observed within a scope, as far as it was tried.
 pub(crate) fn negotiate_for_scope(scope: TraceScope) -> ObserverCapabilities {
-    let cell = |category: &EventCategory| match (scope, *category) {
-        (TraceScope::LaunchedProcessTree, EventCategory::Lifecycle) => {
-            CategoryCapability::supported(EventCategory::Lifecycle, ObserverBackend::Spawn)
-        }
-        (TraceScope::LaunchedProcessTree, category) => CategoryCapability::unavailable(category, NO_KEEPER),
-        (_, category) => CategoryCapability::unavailable(category, NOT_SYSTEM_WIDE),
+    let cell = |category: &EventCategory| match scope {
+        TraceScope::LaunchedProcessTree => cell(*category),
+        _ => CategoryCapability::unavailable(*category, NOT_SYSTEM_WIDE),
     };
     ObserverCapabilities { scope, categories: EventCategory::ALL.iter().map(cell).collect() }
 }
 
-/// What can be observed of VMs and their processes.
-pub(crate) fn negotiate() -> ObserverCapabilities {
-    negotiate_for_scope(TraceScope::LaunchedProcessTree)
+/// How well a category is seen of VMs and their processes.
+pub(super) fn cell(category: EventCategory) -> CategoryCapability {
+    match (category, FOUND.get()) {
+        (EventCategory::Lifecycle, _) => CategoryCapability::supported(category, ObserverBackend::Spawn),
+        (EventCategory::Process, Some(found)) => of_processes(found),
+        (EventCategory::File | EventCategory::Network, Some(Found { calls, .. })) => match calls {
+            Ok(()) => {
+                let gaps = vec!["result".to_owned()];
+                CategoryCapability::partial(category, ObserverBackend::Notification, ATTEMPTS, gaps)
+            }
+            Err(why) => CategoryCapability::unavailable(category, format!("seccomp_unotify(2): {why}")),
+        },
+        _ => CategoryCapability::unavailable(category, "it was not tried"),
+    }
+}
+
+fn of_processes(found: &Found) -> CategoryCapability {
+    let category = EventCategory::Process;
+    let failed = |(backend, tried): &(Backend, Result<(), String>)| {
+        tried.as_ref().err().map(|why| format!("{}: {why}", backend.name()))
+    };
+    let best = found.process.iter().find(|(_, tried)| tried.is_ok());
+    let failures: Vec<_> =
+        found.process.iter().take_while(|(_, tried)| tried.is_err()).filter_map(failed).collect();
+    match best {
+        Some((Backend::Ptrace, _)) => CategoryCapability::supported(category, ObserverBackend::Ptrace),
+        Some((backend, _)) => {
+            let reason = failures.into_iter().chain([MISSES.to_owned()]).collect::<Vec<_>>().join("; ");
+            let gap = if *backend == Backend::Polling { "sampled" } else { "killed_early" };
+            CategoryCapability::partial(category, sighted::backend(*backend), reason, vec![gap.to_owned()])
+        }
+        None => CategoryCapability::unavailable(category, failures.join("; ")),
+    }
+}
+
+/// Whether a category is seen at all.
+pub(super) fn is_available(category: EventCategory) -> bool {
+    cell(category).support != CapabilitySupport::Unavailable
 }
 
 /// Refuses what would have gaps, where that was asked.
@@ -35,13 +114,13 @@ pub(crate) fn check(observe: &Observe) -> Result<(), Rejection> {
     if !observe.require_exact {
         return Ok(());
     }
-    let capabilities = negotiate();
-    let inexact = observe.categories.iter().find(|category| !capabilities.is_supported(**category));
-    let Some(category) = inexact else { return Ok(()) };
-    let support = capabilities.support(*category);
-    let reason = capabilities.category(*category).map_or("", |cell| &cell.reason);
-    let mut rejection =
-        Rejection::new(Code::UNSUPPORTED, format!("{category} is not seen exactly: {support}, {reason}"));
+    let cells = observe.categories.iter().map(|category| cell(*category));
+    let Some(cell) = cells.into_iter().find(|cell| cell.support != CapabilitySupport::Supported) else {
+        return Ok(());
+    };
+    let CategoryCapability { category, support, reason, .. } = cell;
+    let message = format!("{category} is not seen exactly: {support}, {reason}");
+    let mut rejection = Rejection::new(Code::UNSUPPORTED, message);
     rejection.details.field = Some("observe.categories".to_owned());
     Err(rejection)
 }

@@ -10,22 +10,29 @@ use std::{
 };
 
 use agentvm_wire::{
-    id::StreamId,
-    observer::{EventCategory, ObserverEvent, ObserverEventKind as Kind, Told},
+    id::{ProcessId, StreamId},
+    observer::{EventCategory, Observe, ObserverEvent, ObserverEventKind as Kind, Told},
 };
 use tokio::sync::Notify;
 
-use super::{event_now, waiting::Waiting};
+use super::{
+    capabilities::{is_available, takes_keeper},
+    event_now,
+    waiting::Waiting,
+};
 use crate::{
     link::Link,
-    process::Process,
     stdio::outflow::{Outflow, Taken},
 };
+
+/// The reason of a loss where this host lets nobody see a category.
+const UNAVAILABLE: &str = "unavailable";
 
 #[derive(Debug)]
 pub(crate) struct Feed {
     stream: StreamId,
     categories: Vec<EventCategory>,
+    require_exact: bool,
     queue: Mutex<Queue>,
     closed: Notify,
 }
@@ -53,7 +60,7 @@ enum State {
 }
 
 impl Feed {
-    pub(super) fn new(stream: StreamId, categories: Vec<EventCategory>, waiting: Arc<Waiting>) -> Arc<Self> {
+    pub(super) fn new(observe: Observe, waiting: Arc<Waiting>) -> Arc<Self> {
         let queue = Queue {
             waiting,
             events: VecDeque::new(),
@@ -62,7 +69,13 @@ impl Feed {
             line: VecDeque::new(),
             state: State::Open,
         };
-        Arc::new(Self { stream, categories, queue: Mutex::new(queue), closed: Notify::new() })
+        Arc::new(Self {
+            stream: observe.stream,
+            categories: observe.categories,
+            require_exact: observe.require_exact,
+            queue: Mutex::new(queue),
+            closed: Notify::new(),
+        })
     }
 
     pub(crate) fn stream(&self) -> StreamId {
@@ -77,19 +90,50 @@ impl Feed {
         self.lock().state == State::Open
     }
 
-    /// Adds an event, if it was asked for; returns where it is told.
-    pub(crate) fn tell(&self, link: &Link, event: &Arc<ObserverEvent>) -> Option<Told> {
-        let wanted = self.categories.contains(&event.category);
-        let seq = wanted.then(|| self.lock().push(event.clone())).flatten()?;
-        link.ready(self.stream);
-        Some(Told { stream: self.stream, seq })
+    pub(super) fn categories(&self) -> &[EventCategory] {
+        &self.categories
+    }
+
+    pub(super) fn requires_exact(&self) -> bool {
+        self.require_exact
+    }
+
+    /// Up to where everything is told, if anything is.
+    pub(super) fn told(&self) -> Option<Told> {
+        let queue = self.lock();
+        let tells = queue.state == State::Open && queue.seq > 0;
+        tells.then_some(Told { stream: self.stream, seq: queue.seq })
+    }
+
+    /// Adds an event, if it was asked for.
+    pub(crate) fn tell(&self, link: &Link, event: &Arc<ObserverEvent>) {
+        if self.categories.contains(&event.category) {
+            self.lock().push(event.clone());
+            link.ready(self.stream);
+        }
+    }
+
+    /// Tells what cannot be seen on this host.
+    pub(crate) fn tell_unavailable(&self, link: &Link) {
+        for category in self.categories.iter().filter(|category| !is_available(**category)) {
+            let kind = Kind::Loss { reason: UNAVAILABLE.to_owned(), count: 0 };
+            self.tell(link, &Arc::new(event_now(*category, kind)));
+        }
+    }
+
+    /// Something that takes a keeper was not seen.
+    pub(super) fn lose(&self, link: &Link, reason: &str, count: u64, errno: Option<i32>) {
+        if let Some(category) = self.categories.iter().find(|category| takes_keeper(**category)) {
+            let mut event = event_now(*category, Kind::Loss { reason: reason.to_owned(), count });
+            event.errno = errno;
+            self.tell(link, &Arc::new(event));
+        }
     }
 
     /// Adds the last event: of one process, or of the VM.
-    pub(super) fn complete(&self, link: &Link, process: Option<&Process>) {
+    pub(super) fn complete(&self, link: &Link, process: Option<ProcessId>) {
         let mut event = event_now(self.categories[0], Kind::Complete);
-        event.pid = process.map(|process| process.id.0);
-        event.key = process.and_then(Process::key);
+        event.pid = process.map(|process| process.0);
         let mut queue = self.lock();
         queue.push(Arc::new(event));
         queue.close(State::Complete);
@@ -134,10 +178,9 @@ impl Outflow for Feed {
 }
 
 impl Queue {
-    /// The event's number, unless nobody wants it.
-    fn push(&mut self, event: Arc<ObserverEvent>) -> Option<u64> {
+    fn push(&mut self, event: Arc<ObserverEvent>) {
         if self.state != State::Open {
-            return None;
+            return;
         }
         self.seq += 1;
         while !self.waiting.add(event.size_bytes()) {
@@ -145,11 +188,10 @@ impl Queue {
             let oldest = self.pop().map_or(self.seq, |(oldest, _)| oldest);
             self.lose(oldest);
             if oldest == self.seq {
-                return Some(self.seq);
+                return;
             }
         }
         self.events.push_back((self.seq, event));
-        Some(self.seq)
     }
 
     fn pop(&mut self) -> Option<(u64, Arc<ObserverEvent>)> {

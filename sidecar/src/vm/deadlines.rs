@@ -1,11 +1,12 @@
-//! What is due when in a VM, on the monotonic clock: the timeouts of its processes, and the end of its own grace.
+//! What is due when in a VM, on the monotonic clock: the timeouts of its processes, how long their ends wait for an
+//! observer, and the end of its own grace.
 
 use std::{collections::BTreeSet, time::Duration};
 
 use agentvm_wire::id::ProcessId;
 use tokio::time::Instant;
 
-/// At most one for each process, and one for the VM.
+/// At most two for each process, and one for the VM.
 #[derive(Debug, Default)]
 pub(super) struct Deadlines(BTreeSet<(Instant, Due)>);
 
@@ -13,6 +14,8 @@ pub(super) struct Deadlines(BTreeSet<(Instant, Due)>);
 pub(super) enum Due {
     /// The process's timeout has run out.
     Process(ProcessId),
+    /// The process's end is told, whether or not it was seen from elsewhere.
+    Exit(ProcessId),
     /// The VM's grace has.
     Grace,
 }

@@ -5,12 +5,32 @@ use std::sync::Arc;
 use agentvm_wire::{
     error::Rejection,
     id::{ProcessId, RequestId},
-    message::Response,
+    message::{Event as WireEvent, Response},
     observer::{Observe, ObserveVm, Observing},
+    process::ProcessExited,
 };
 
-use super::{State, Vm};
-use crate::observer::{Feed, capabilities, start_of};
+use super::{
+    State, Vm,
+    deadlines::{Due, after},
+};
+use crate::{
+    init::{Exit, StartSpec},
+    keeper::Sightings,
+    observer::{Expected, Feed, KeeperId, capabilities, start_of},
+    process::Process,
+};
+
+/// How long an end that init tells waits for a keeper to tell of it, milliseconds.
+const END_SEEN_LIMIT_MS: u64 = 1000;
+
+/// The end of a process, waiting for its keeper.
+#[derive(Debug)]
+pub(super) struct HeldExit {
+    process: Process,
+    exit: Exit,
+    exited: ProcessExited,
+}
 
 impl Vm {
     /// Observes the VM from now on; what runs already is told first.
@@ -28,8 +48,9 @@ impl Vm {
         let observers = state.observers.get_or_insert_default();
         observers.admit(self.link.limits().max_observers)?;
         self.link.open_streams(vec![observe.stream], window_bytes)?;
-        let feed = observers.add_whole(observe.stream, observe.categories);
+        let feed = observers.add_whole(observe);
         self.send(&feed, window_bytes);
+        feed.tell_unavailable(&self.link);
         let mut running: Vec<_> = state.processes.values().filter(|process| process.is_running()).collect();
         running.sort_unstable_by_key(|process| process.id);
         for process in running {
@@ -40,28 +61,113 @@ impl Vm {
         Ok(())
     }
 
-    /// Observes a process that is about to be started, whose streams are open.
-    pub(super) fn observe_tree(
+    /// Sees to it that those who observe are told of a process that is about to be started, whose streams are open.
+    pub(super) fn observe_start(
         self: &Arc<Self>,
         state: &mut State,
         process: ProcessId,
-        observe: Observe,
-        window: Option<u64>,
+        observe: Option<(Observe, Option<u64>)>,
+        spec: &mut StartSpec,
     ) {
-        let observers = state.observers.get_or_insert_default();
-        let feed = observers.add_tree(process, observe.stream, observe.categories);
-        self.send(&feed, window);
+        if let Some((observe, window)) = observe {
+            let feed = state.observers.get_or_insert_default().add_tree(process, observe);
+            self.send(&feed, window);
+            feed.tell_unavailable(&self.link);
+        }
+        let Some(observers) = &mut state.observers else { return };
+        spec.observed = true;
+        if let Some(Expected { keeper, watcher, sightings }) = observers.expect(&self.link, process) {
+            spec.watcher = Some(watcher);
+            if let Some(sightings) = sightings {
+                self.add(Box::pin(self.clone().follow_keeper(keeper, sightings)));
+            }
+        }
     }
 
-    /// Whether somebody will be told of a process that starts now.
-    pub(super) fn is_observed(state: &mut State) -> bool {
-        // Whoever observed before may have gone.
-        state.observers.take_if(|observers| observers.is_empty());
-        state.observers.is_some()
+    /// Tells the end of a process, once its keeper has.
+    pub(super) fn end_process(
+        self: &Arc<Self>,
+        state: &mut State,
+        process: Process,
+        exit: Exit,
+        exited: ProcessExited,
+    ) {
+        let id = process.id;
+        let held = HeldExit { process, exit, exited };
+        if state.observers.as_ref().is_some_and(|observers| observers.awaits_end(id)) {
+            state.held_exits.insert(id, held);
+            if state.deadlines.add(after(END_SEEN_LIMIT_MS), Due::Exit(id)) {
+                self.more.notify_one();
+            }
+        } else {
+            self.tell_end(state, held);
+        }
     }
 
-    fn send(&self, feed: &Arc<Feed>, window: Option<u64>) {
+    /// Tells the end of a process that has waited for its keeper.
+    pub(super) fn release_exit(self: &Arc<Self>, state: &mut State, process: ProcessId) {
+        if let Some(held) = state.held_exits.remove(&process) {
+            self.tell_end(state, held);
+        }
+    }
+
+    fn tell_end(self: &Arc<Self>, state: &mut State, HeldExit { process, exit, mut exited }: HeldExit) {
+        if let Some(observers) = &mut state.observers {
+            exited.told = observers.exited(&self.link, &process, &exit);
+        }
+        if self.drain_if_asked(&process, exited.output_open) {
+            state.draining += 1;
+        }
+        self.link.event(self.id, &WireEvent::ProcessExited(exited));
+    }
+
+    /// The VM has ended: what waits is told, and nothing follows.
+    pub(super) fn complete_observations(self: &Arc<Self>) {
+        let mut guard = self.lock();
+        self.release_all(&mut guard);
+        if let Some(mut observers) = guard.observers.take() {
+            observers.complete(&self.link);
+        }
+    }
+
+    fn release_all(self: &Arc<Self>, state: &mut State) {
+        for (_, held) in std::mem::take(&mut state.held_exits) {
+            self.tell_end(state, held);
+        }
+    }
+
+    /// Takes what a keeper sees, until it is gone or nobody observes any more.
+    async fn follow_keeper(self: Arc<Self>, keeper: KeeperId, mut sightings: Sightings) {
+        loop {
+            let sighted = sightings.next().await;
+            let gone = sighted.is_none();
+            let mut guard = self.lock();
+            let state = &mut *guard;
+            let Some(observers) = &mut state.observers else { return };
+            let ended = match sighted {
+                Some(sighted) => observers.sighted(&self.link, sighted),
+                None => observers.keeper_gone(&self.link, keeper),
+            };
+            for process in ended {
+                self.release_exit(state, process);
+            }
+            if gone {
+                return;
+            }
+        }
+    }
+
+    /// Sends what a feed holds, and stops observing when nobody does any more.
+    fn send(self: &Arc<Self>, feed: &Arc<Feed>, window: Option<u64>) {
         self.link.add_source(feed.stream(), feed.clone(), self.id, window);
-        self.add(Box::pin(feed.clone().sent()));
+        let (vm, feed) = (self.clone(), feed.clone());
+        self.add(Box::pin(async move {
+            feed.sent().await;
+            let mut guard = vm.lock();
+            let state = &mut *guard;
+            if state.observers.take_if(|observers| observers.is_empty()).is_some() {
+                vm.release_all(state);
+            }
+        }));
     }
 }

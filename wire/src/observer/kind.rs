@@ -155,7 +155,7 @@ pub enum ObserverEventKind {
     NetworkListen,
     /// Something was sent to an address.
     NetworkSend { address: NetworkAddress },
-    /// A descendant outlives the process it came from: it goes on, and how it ends is told here no more.
+    /// A descendant outlives the process that was started: it goes on, and is watched on.
     Orphaned,
     /// Something was not seen, or is not told.
     Loss {
@@ -242,6 +242,8 @@ impl fmt::Display for NetworkAddress {
 impl ObserverEventKind {
     /// The reason of a loss where events waited too long for their reader.
     pub const OVERFLOW: &str = "overflow";
+    /// The reason of a loss where events came too fast for the sidecar.
+    pub const UNSENT: &str = "unsent";
 
     /// Its stable name.
     pub const fn as_str(&self) -> &'static str {

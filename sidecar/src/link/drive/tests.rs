@@ -12,6 +12,8 @@ use super::*;
 struct Answers<'a>(&'a Link);
 
 impl Handler for Answers<'_> {
+    async fn prepare(&mut self, _: &Request) {}
+
     fn request(&mut self, id: RequestId, _: Scope, request: Request) -> Result<(), Violation> {
         let answer = match request {
             Request::Hello(_) => Response::Welcome(Welcome {
