@@ -21,7 +21,7 @@ use super::{
     session::{PluginFactory, PluginSessionContext, SessionPlugin},
     snapshot::{HostSnapshot, PluginSnapshot, SnapshotReader, SnapshotWriter},
     store::SnapshotStore,
-    task::TaskHost,
+    task::{self, TaskHost},
 };
 use crate::{agent_os::AgentOs, callback};
 
@@ -64,6 +64,7 @@ pub struct PluginHostBuilder {
     store: Option<Arc<dyn SnapshotStore>>,
     snapshot: Option<HostSnapshot>,
     gather: Duration,
+    max_tasks: usize,
 }
 
 impl PluginHostBuilder {
@@ -91,6 +92,13 @@ impl PluginHostBuilder {
         self
     }
 
+    /// Managed tasks of which rows are kept, live and ended: 1024 if not set. If all live, one more is refused with
+    /// [`PluginError::ResourceLimit`].
+    pub fn max_tasks(mut self, max_tasks: usize) -> Self {
+        self.max_tasks = max_tasks;
+        self
+    }
+
     /// Builds and registers the plugins, restores their state, and tells them that the session begins.
     ///
     /// # Errors
@@ -103,7 +111,7 @@ impl PluginHostBuilder {
         let context = PluginSessionContext {
             session: self.session,
             vm: self.vm,
-            tasks: TaskHost::default(),
+            tasks: TaskHost::new(self.max_tasks),
             changes: Changes::new(self.store.is_some()),
         };
         let (plugins, actions) = build(&self.factories, &context)?;
@@ -148,6 +156,7 @@ impl PluginHost {
             store: None,
             snapshot: None,
             gather: saver::GATHER,
+            max_tasks: task::MAX_TASKS,
         }
     }
 

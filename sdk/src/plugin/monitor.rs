@@ -11,7 +11,27 @@
 //!                 └────────── run, one for each start ◄───────┘ lifecycle, restarts
 //! ```
 //!
-//! What follows from what is decided without I/O by `session`; `run` reads and signals one process, and `owner` carries
+//! ```no_run
+//! # async fn example(host: &agentvm_sdk::plugin::PluginHost) -> Result<(), agentvm_sdk::plugin::PluginError> {
+//! use agentvm_sdk::plugin::monitor::*;
+//!
+//! let spec = MonitorSpec::new("errors", "tail -n 0 -F /workspace/app.log | grep --line-buffered ERROR");
+//! host.invoke_typed::<Start>(StartArgs { spec }).await?;
+//! loop {
+//!     let seen = host.revision();
+//!     for wake in host.invoke_typed::<TakeUpdates>(TakeUpdatesArgs::default()).await?.wakes {
+//!         println!("{}", wake.text); // the agent's turn
+//!         let read = WakeAck { id: wake.monitor_id, through_sequence: wake.through_sequence };
+//!         host.invoke_typed::<AckWake>(AckWakeArgs { acks: vec![read], ids: Vec::new() }).await?;
+//!     }
+//!     host.changed(seen).await;
+//! }
+//! # }
+//! ```
+//!
+//! The example program `monitor` does so with a command of one's choice.
+//!
+//! What follows from what happens is decided without I/O by `session`; `run` reads and signals one process, and `owner` carries
 //! out, as one managed task of the host, what the session wants of one monitor.
 //!
 //! A run owns its tree: when its command ends, however that comes, what it left behind is killed, and only then the end

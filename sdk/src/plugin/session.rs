@@ -24,6 +24,73 @@ pub trait PluginFactory: Send + Sync {
 
 /// A plugin of one session. Its methods are called in the order they stand here; snapshots are asked for at any time
 /// after [`register`](SessionPlugin::register).
+///
+/// ```
+/// use std::sync::{Arc, atomic::{AtomicU64, Ordering::Relaxed}};
+/// use agentvm_sdk::plugin::*;
+///
+/// /// An action: `counter.next` takes nothing and answers with a number.
+/// enum Next {}
+///
+/// impl PluginAction for Next {
+///     const NAME: &'static str = "counter.next";
+///     const DESCRIPTION: &'static str = "Counts on by one.";
+///     const KIND: ActionKind = ActionKind::Command;
+///     const SESSION_PARAM: SessionParam = SessionParam::Required;
+///     type Args = std::collections::BTreeMap<String, ()>;
+///     type Output = u64;
+/// }
+///
+/// struct Counter(Arc<AtomicU64>, PluginSessionContext);
+///
+/// #[async_trait::async_trait]
+/// impl SessionPlugin for Counter {
+///     fn id(&self) -> &'static str {
+///         "counter"
+///     }
+///     fn register(&self, registrar: &mut PluginRegistrar) -> Result<(), PluginError> {
+///         let (count, context) = (self.0.clone(), self.1.clone());
+///         registrar.actions().typed::<Next, _, _>(move |_| {
+///             let (next, context) = (count.fetch_add(1, Relaxed) + 1, context.clone());
+///             context.changed();
+///             async move { context.saved().await.map(|()| next) }
+///         })?;
+///         Ok(())
+///     }
+///     fn restore(&self, _: PluginSnapshotMeta, reader: &SnapshotReader) -> Result<(), PluginError> {
+///         self.0.store(reader.read("count")?.unwrap_or(0), Relaxed);
+///         Ok(())
+///     }
+///     async fn session_ready(&self) -> Result<(), PluginError> {
+///         Ok(())
+///     }
+///     fn snapshot(&self, writer: &mut SnapshotWriter) -> Result<PluginSnapshotMeta, PluginError> {
+///         let revision = self.snapshot_revision();
+///         writer.write("count", &revision)?;
+///         let (plugin_id, plugin_version) = (self.id().to_owned(), self.version().to_owned());
+///         Ok(PluginSnapshotMeta { plugin_id, plugin_version, revision, state: None })
+///     }
+///     fn snapshot_revision(&self) -> u64 {
+///         self.0.load(Relaxed)
+///     }
+///     async fn shutdown(&self) {}
+/// }
+///
+/// struct Counters;
+///
+/// impl PluginFactory for Counters {
+///     fn id(&self) -> &'static str {
+///         "counter"
+///     }
+///     fn build(&self, context: &PluginSessionContext) -> Arc<dyn SessionPlugin> {
+///         Arc::new(Counter(Arc::default(), context.clone()))
+///     }
+/// }
+/// # async fn example(vm: &agentvm_sdk::AgentOs) -> Result<(), PluginError> {
+/// let host = PluginHost::builder(vm, "session-1").plugin(Counters).start().await?;
+/// assert_eq!(host.invoke_typed::<Next>(Default::default()).await?, 1);
+/// # Ok(()) }
+/// ```
 #[async_trait]
 pub trait SessionPlugin: Send + Sync {
     /// Its id.

@@ -23,15 +23,16 @@ use tokio::sync::watch;
 use super::error::PluginError;
 use crate::callback;
 
-/// Rows kept of tasks, live and ended; the oldest ended ones make room.
+/// Rows kept of tasks, live and ended, unless the host is told otherwise; the oldest ended ones make room.
 pub(super) const MAX_TASKS: usize = 1024;
 
 /// Runs tasks on the SDK's own threads and keeps a row of each. Cheap to clone; the tasks end with the host.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct TaskHost(Arc<Mutex<Tasks>>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Tasks {
+    limit: usize,
     rows: BTreeMap<TaskId, Row>,
     made: u64,
     closed: bool,
@@ -98,6 +99,10 @@ impl TaskState {
 }
 
 impl TaskHost {
+    pub(super) fn new(limit: usize) -> Self {
+        Self(Arc::new(Mutex::new(Tasks { limit, rows: BTreeMap::new(), made: 0, closed: false })))
+    }
+
     /// Runs a task.
     ///
     /// ```no_run
@@ -112,7 +117,7 @@ impl TaskHost {
     /// ```
     ///
     /// # Errors
-    /// [`PluginError::ResourceLimit`] where 1024 tasks live; [`PluginError::ShutDown`].
+    /// [`PluginError::ResourceLimit`] where as many tasks live as rows are kept; [`PluginError::ShutDown`].
     pub fn spawn_managed_task(
         &self,
         name: &str,
@@ -204,13 +209,12 @@ impl Tasks {
         if self.closed {
             return Err(PluginError::ShutDown);
         }
-        if self.rows.len() < MAX_TASKS {
+        if self.rows.len() < self.limit {
             return Ok(());
         }
         let ended = self.rows.values().find(|row| row.info.state.is_terminal()).map(|row| row.info.id);
-        let limit = MAX_TASKS as u64;
-        let ended =
-            ended.ok_or(PluginError::ResourceLimit { name: "plugin_tasks", limit, observed: limit })?;
+        let (limit, observed) = (self.limit as u64, self.rows.len() as u64);
+        let ended = ended.ok_or(PluginError::ResourceLimit { name: "plugin_tasks", limit, observed })?;
         self.rows.remove(&ended);
         Ok(())
     }

@@ -6,7 +6,7 @@ use tokio::sync::oneshot;
 
 use super::{
     FileStore, HostSnapshot, PluginError, SnapshotStore as _,
-    task::{MAX_TASKS, TaskHost, TaskId, TaskState},
+    task::{TaskHost, TaskId, TaskState},
 };
 
 /// Waits until a task stands so.
@@ -24,7 +24,7 @@ async fn until(host: &TaskHost, id: TaskId, state: TaskState) {
 
 #[tokio::test]
 async fn a_task_runs_and_its_end_is_kept() {
-    let host = TaskHost::default();
+    let host = TaskHost::new(8);
     let (go, gone) = oneshot::channel();
     let id = host.spawn_managed_task("one", async move { gone.await.map_err(|_| PluginError::ShutDown) });
     let id = id.unwrap();
@@ -43,7 +43,7 @@ async fn a_task_runs_and_its_end_is_kept() {
 
 #[tokio::test]
 async fn an_error_and_a_panic_are_failures() {
-    let host = TaskHost::default();
+    let host = TaskHost::new(8);
     let error = host.spawn_managed_task("error", async { Err(PluginError::ShutDown) }).unwrap();
     let panic = host.spawn_managed_task("panic", async { panic!("as this test wants it") }).unwrap();
     until(&host, error, TaskState::Failed).await;
@@ -54,7 +54,7 @@ async fn an_error_and_a_panic_are_failures() {
 
 #[tokio::test]
 async fn a_cancelled_task_is_dropped_and_then_told_so() {
-    let host = TaskHost::default();
+    let host = TaskHost::new(8);
     let (held, dropped) = oneshot::channel::<()>();
     let task = async move {
         std::future::pending::<()>().await;
@@ -70,16 +70,16 @@ async fn a_cancelled_task_is_dropped_and_then_told_so() {
 
 #[tokio::test]
 async fn rows_are_bounded_and_live_tasks_never_make_room() {
-    let host = TaskHost::default();
+    let host = TaskHost::new(8);
     let first = host.spawn_managed_task("first", async { Ok(()) }).unwrap();
     until(&host, first, TaskState::Completed).await;
-    for _ in 1..=MAX_TASKS {
+    for _ in 1..=8 {
         host.spawn_managed_task("pending", std::future::pending()).unwrap();
     }
     let tasks = host.list_tasks();
-    assert_eq!((tasks.len(), tasks[0].id), (MAX_TASKS, TaskId(2)), "the ended one has made room");
+    assert_eq!((tasks.len(), tasks[0].id), (8, TaskId(2)), "the ended one has made room");
     let error = host.spawn_managed_task("more", std::future::pending()).unwrap_err();
-    assert!(matches!(error, PluginError::ResourceLimit { limit: 1024, observed: 1024, .. }), "{error}");
+    assert!(matches!(error, PluginError::ResourceLimit { limit: 8, observed: 8, .. }), "{error}");
     host.close().await;
     assert!(host.list_tasks().iter().all(|task| task.state == TaskState::Cancelled));
     assert!(matches!(host.spawn_managed_task("late", async { Ok(()) }), Err(PluginError::ShutDown)));

@@ -21,6 +21,7 @@ mod memory;
 mod monitor;
 mod monitor_flood;
 mod monitor_restore;
+mod monitor_stop;
 mod monitor_wake;
 mod observe;
 mod observe_tree;

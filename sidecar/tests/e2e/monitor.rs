@@ -1,21 +1,19 @@
 //! Monitors: what is told of a command, from its first line to its end.
 
-use std::time::Duration;
-
 use agentvm_sdk::{
     AgentOs,
     plugin::{
-        PluginError, PluginHost,
+        PluginHost,
         monitor::{
             Logs, LogsArgs, MonitorEvent, MonitorFactory, MonitorId, MonitorRestart, MonitorSpec,
             MonitorState, MonitorStatus, MonitorStream, MonitorUpdateBatch, MonitorWakePolicy, RegisterSpecs,
-            RegisterSpecsArgs, RegisteredSpec, Remove, Start, StartArgs, Status, StatusArgs, Stop,
-            TakeUpdates, TakeUpdatesArgs, Wait, WaitArgs,
+            RegisterSpecsArgs, RegisteredSpec, Start, StartArgs, Status, StatusArgs, Stop, TakeUpdates,
+            TakeUpdatesArgs, Wait, WaitArgs,
         },
     },
 };
 
-use crate::support::{DEADLINE, kill, no_process_has_argument, until, vm, within, within_limit};
+use crate::support::{DEADLINE, until, vm, within};
 
 pub(crate) async fn host(vm: &AgentOs) -> PluginHost {
     let host = PluginHost::builder(vm, "session").plugin(MonitorFactory::new());
@@ -73,11 +71,11 @@ pub(crate) async fn events_until(
     }
 }
 
-async fn said(host: &PluginHost, id: &str, line: &str) {
+pub(crate) async fn said(host: &PluginHost, id: &str, line: &str) {
     events_until(host, |event| event.monitor_id == id && event.message == line).await;
 }
 
-fn texts(events: &[MonitorEvent]) -> Vec<&str> {
+pub(crate) fn texts(events: &[MonitorEvent]) -> Vec<&str> {
     events.iter().map(|event| event.message.as_str()).collect()
 }
 
@@ -219,75 +217,6 @@ async fn the_policy_notify_wakes_nobody_and_an_end_need_not() {
 }
 
 #[tokio::test]
-async fn a_stopped_tree_is_gone_whatever_it_did_to_get_away() {
-    let vm = vm().await;
-    let host = host(&vm).await;
-    let run_away = "setsid sh -c 'setsid sleep 4811 & sleep 4811' & (trap '' TERM HUP; sleep 4811) & ";
-    for (id, rest) in
-        [("polite", "echo on; sleep 4811"), ("deaf", "trap '' TERM; echo on; while :; do sleep 4811; done")]
-    {
-        let mut spec = lasting(id, &format!("{run_away}{rest}"));
-        spec.stop_grace_ms = 200;
-        start(&host, spec).await;
-        said(&host, id, "on").await;
-        let status = stop(&host, id).await;
-        assert_eq!((status.state, status.armed, status.pid), (MonitorState::Stopped, false, None));
-        no_process_has_argument(&vm, "4811").await;
-        assert_eq!(texts(&take(&host).await.events), ["Monitor stopped"]);
-        let again = stop(&host, id).await;
-        assert_eq!(again.state, MonitorState::Stopped);
-        assert!(take(&host).await.events.is_empty(), "a second stop is nothing");
-    }
-}
-
-#[tokio::test]
-async fn nothing_of_a_tree_outlives_a_deadline_an_end_or_the_session() {
-    let vm = vm().await;
-    let host = host(&vm).await;
-    let mut late = MonitorSpec::new("late", "setsid sleep 4812 & echo on; sleep 4812");
-    late.timeout_ms = 500;
-    start(&host, late).await;
-    ended(&host, "late").await;
-    no_process_has_argument(&vm, "4812").await;
-    start(&host, MonitorSpec::new("over", "setsid sleep 4813 & exit 0")).await;
-    ended(&host, "over").await;
-    no_process_has_argument(&vm, "4813").await;
-    start(&host, lasting("on", "setsid sleep 4814 & echo on; sleep 4814")).await;
-    said(&host, "on", "on").await;
-    within(host.shutdown()).await.unwrap();
-    no_process_has_argument(&vm, "4814").await;
-    let error = host.invoke_typed::<Status>(StatusArgs {}).await.unwrap_err();
-    assert!(matches!(error, PluginError::ShutDown));
-    within(host.shutdown()).await.unwrap();
-}
-
-#[tokio::test]
-async fn a_host_that_is_dropped_ends_what_runs() {
-    let vm = vm().await;
-    let host = host(&vm).await;
-    start(&host, lasting("flood", "sleep 4815 & yes")).await;
-    until("it floods", DEADLINE, || async { status(&host, "flood").await.event_count > 1000 }).await;
-    drop(host);
-    no_process_has_argument(&vm, "4815").await;
-}
-
-#[tokio::test]
-async fn a_stop_signal_and_its_grace_are_the_monitors_own() {
-    let vm = vm().await;
-    let host = host(&vm).await;
-    let mut spec = lasting("own", "trap 'echo bye; exit 3' USR1; echo on; while :; do sleep 0.01; done");
-    spec.stop_signal = "SIGUSR1".parse().unwrap();
-    start(&host, spec).await;
-    said(&host, "own", "on").await;
-    let status = stop(&host, "own").await;
-    assert_eq!((status.last_exit_status, status.last_signal), (Some(3), None));
-    let mut events = take(&host).await.events;
-    // The shell may tell of its sleep, which got the signal too.
-    events.retain(|event| event.stream != MonitorStream::Stderr);
-    assert_eq!(texts(&events), ["bye", "Monitor stopped"]);
-}
-
-#[tokio::test]
 async fn restarts_follow_the_policy_up_to_the_limit_and_a_stop_ends_them() {
     let vm = vm().await;
     let host = host(&vm).await;
@@ -331,20 +260,6 @@ async fn a_start_of_what_runs_changes_nothing_unless_the_spec_is_another() {
 }
 
 #[tokio::test]
-async fn a_removed_monitor_is_gone_with_all_it_ran() {
-    let vm = vm().await;
-    let host = host(&vm).await;
-    start(&host, lasting("gone", "echo on; sleep 4816")).await;
-    said(&host, "gone", "on").await;
-    within(host.invoke_typed::<Remove>(MonitorId { id: "gone".to_owned() })).await.unwrap();
-    no_process_has_argument(&vm, "4816").await;
-    assert!(take(&host).await.wakes.is_empty());
-    let error = within(host.invoke_typed::<Stop>(MonitorId { id: "gone".to_owned() })).await.unwrap_err();
-    assert_eq!(error.to_string(), "monitor not found: gone");
-    assert_eq!(start(&host, lasting("gone", "true")).await.run_id, 1, "its name is free");
-}
-
-#[tokio::test]
 async fn monitors_of_session_start_start_with_nobody_polling_and_polling_starts_nothing() {
     let vm = vm().await;
     let host = host(&vm).await;
@@ -369,38 +284,4 @@ async fn monitors_of_session_start_start_with_nobody_polling_and_polling_starts_
     let armed = status(&host, "web:armed").await;
     assert_eq!(armed.state, MonitorState::Running);
     assert_eq!(armed.spec.env["TOKEN"], "***", "its value is shown to nobody");
-}
-
-#[tokio::test]
-async fn a_lost_sidecar_is_told_as_the_end_of_every_run() {
-    let vm = vm().await;
-    let host = host(&vm).await;
-    let mut spec = lasting("lost", "echo on; sleep 600");
-    spec.restart = MonitorRestart::Always;
-    start(&host, spec).await;
-    said(&host, "lost", "on").await;
-    kill(vm.sidecar().pid().unwrap());
-    let status = ended(&host, "lost").await;
-    assert_eq!((status.state, status.restarts), (MonitorState::Failed, 0));
-    let events = take(&host).await.events;
-    let [end] = &events[..] else { panic!("{events:?}") };
-    assert!(end.message.starts_with("Monitor lost: sidecar exited"), "{end:?}");
-    start(&host, lasting("lost", "true")).await;
-    assert_eq!(ended(&host, "lost").await.state, MonitorState::Failed, "nothing runs without a VM");
-    within_limit(Duration::from_secs(5), host.shutdown()).await.unwrap();
-}
-
-#[tokio::test]
-async fn a_cancelled_task_is_told_as_the_end_of_its_run() {
-    let vm = vm().await;
-    let host = host(&vm).await;
-    start(&host, lasting("left", "echo on; sleep 4819")).await;
-    said(&host, "left", "on").await;
-    let task = host.tasks().list_tasks().into_iter().find(|task| task.name == "monitor left").unwrap();
-    host.tasks().cancel_managed_task(task.id).unwrap();
-    assert_eq!(ended(&host, "left").await.state, MonitorState::Failed);
-    no_process_has_argument(&vm, "4819").await;
-    assert_eq!(texts(&take(&host).await.events), ["Monitor failed: its task ended early"]);
-    start(&host, MonitorSpec::new("left", "true")).await;
-    assert_eq!(ended(&host, "left").await.state, MonitorState::Exited, "it can be started again");
 }

@@ -10,7 +10,7 @@
 //!                                                        └── stop ──► resting
 //! ```
 //!
-//! Each run has a number; what is said of an older one is ignored.
+//! Each run has a number: whoever tells of one that is not the newest is not heard (`session`).
 
 use std::time::Duration;
 
@@ -184,12 +184,9 @@ impl Lifecycle {
         due
     }
 
-    /// A run has ended. `None` if that is no news.
-    pub(super) fn ended(&mut self, run_id: u64, end: &End, spec: &MonitorSpec) -> Option<Ended> {
+    /// The run has ended. `None` if nothing is told of it.
+    pub(super) fn ended(&mut self, end: &End, spec: &MonitorSpec) -> Option<Ended> {
         let Phase::Running(stop) = self.phase else { return None };
-        if run_id != self.run_id {
-            return None;
-        }
         let stopped = matches!(stop, Some(Stop::Rest | Stop::Again));
         self.state = match end {
             _ if stopped => MonitorState::Stopped,

@@ -277,7 +277,7 @@ impl Session {
 
     pub(super) fn ended(&mut self, id: &str, run_id: u64, end: &End, now_ms: u64) {
         let Some(monitor) = self.of_run(id, run_id) else { return };
-        let ended = monitor.life.ended(run_id, end, &monitor.spec);
+        let ended = monitor.life.ended(end, &monitor.spec);
         let told = ended.map(|ended| (ended.stopped, monitor.ended(end, &ended)));
         self.revision += 1;
         let Some((stopped, messages)) = told else { return };
