@@ -11,12 +11,14 @@
 
 mod calls;
 mod client;
+mod gaps;
 pub(crate) mod handshake;
+mod held;
 mod listeners;
 mod means;
 mod messages;
 mod notification;
-mod probe;
+mod polling;
 mod proc;
 mod ptrace;
 mod run;
@@ -24,8 +26,7 @@ mod sighting;
 mod sink;
 
 pub use client::{Keeper, Sightings};
-pub use probe::{FILE_GAPS, NETWORK_GAPS, Probes, probe, process_gaps};
-pub(crate) use probe::{run as run_probe, run_executed as run_probed};
+pub use gaps::{of_files, of_network, of_processes};
 pub(crate) use run::run;
 pub use sighting::{
     Address, Backend, Executed, File, FileAct, Key, Loss, MAX_TEXT_BYTES, Network, NetworkAct, Orders,

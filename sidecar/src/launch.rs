@@ -20,10 +20,6 @@ pub(crate) const SUPERVISOR_NAME: &str = "agentvm-supervisor";
 /// The name a keeper goes by.
 pub(crate) const KEEPER_NAME: &str = "agentvm-keeper";
 
-/// The names that the program goes by which a keeper is tried with, before and after it executes itself.
-pub(crate) const PROBE_NAME: &str = "agentvm-probe";
-pub(crate) const PROBED_NAME: &str = "agentvm-probed";
-
 /// Returns at once in the ordinary case. In a process that was executed as a sidecar or as a zygote it does that work
 /// and never returns.
 ///
@@ -36,8 +32,6 @@ pub fn run_if_requested() {
         (Some(name), None, _) if name == ZYGOTE_NAME => run_with_socket(zygote::run),
         (Some(name), None, _) if name == SUPERVISOR_NAME => run_with_socket(supervisor::run),
         (Some(name), None, _) if name == KEEPER_NAME => run_with_socket(keeper::run),
-        (Some(name), None, _) if name == PROBE_NAME => run_with_socket(keeper::run_probe),
-        (Some(name), None, _) if name == PROBED_NAME => keeper::run_probed(),
         (Some(name), Some(argument), None) if name == SIDECAR_ARG0 && argument == INHERITED_ARG => {
             run_sidecar()
         }

@@ -11,7 +11,8 @@ use crate::sys::ptrace::seize;
 
 /// What a tree is seen by.
 pub(super) struct Means {
-    pub(super) seized: bool,
+    /// Processes, if they are wanted.
+    pub(super) process: Option<Backend>,
     /// With what it is asked about.
     pub(super) listener: Option<(OwnedFd, Wanted)>,
 }
@@ -27,16 +28,19 @@ impl Means {
     /// Takes a child that waits. What it is seized by is this thread.
     pub(super) fn take(orders: &Orders, waiting: &Waiting<'_>) -> Result<Self, Untaken> {
         let wanted = orders.wanted;
-        let mut means = Self { seized: false, listener: None };
+        let mut means = Self { process: None, listener: None };
         let mut refused = Errno::OPNOTSUPP;
         for backend in orders.ladder.iter().filter(|_| wanted.process) {
             let taken = match backend {
-                Backend::Ptrace => means.seize(waiting, orders.require_exact),
+                Backend::Ptrace => seize(waiting.pid, orders.require_exact),
                 Backend::Notification => means.trap(waiting, wanted)?,
-                Backend::Polling => Err(Errno::OPNOTSUPP),
+                Backend::Polling => Ok(()),
             };
             match taken {
-                Ok(()) => break,
+                Ok(()) => {
+                    means.process = Some(*backend);
+                    break;
+                }
                 Err(errno) => refused = errno,
             }
         }
@@ -47,14 +51,8 @@ impl Means {
         {
             refused = errno;
         }
-        let any = means.seized || means.listener.is_some();
+        let any = means.process.is_some() || means.listener.is_some();
         if any { Ok(means) } else { Err(Untaken { errno: refused, goes_on: true }) }
-    }
-
-    fn seize(&mut self, waiting: &Waiting<'_>, kill: bool) -> Result<(), Errno> {
-        seize(waiting.pid, kill)?;
-        self.seized = true;
-        Ok(())
     }
 
     fn trap(&mut self, waiting: &Waiting<'_>, wanted: Wanted) -> Result<Result<(), Errno>, Untaken> {
@@ -70,6 +68,6 @@ impl Means {
 
     /// Of processes, or of what else is seen.
     pub(super) fn backend(&self) -> Backend {
-        if self.seized { Backend::Ptrace } else { Backend::Notification }
+        self.process.unwrap_or(Backend::Notification)
     }
 }

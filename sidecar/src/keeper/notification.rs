@@ -13,16 +13,16 @@ use std::time::{Duration, Instant};
 use agentvm_wire::id::ProcessId;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::process::Pid;
 use rustix::time::Timespec;
 
 use super::calls::{self, Kind, Reader};
-use super::proc::{Proc, Seen};
+use super::held::{Held, Image};
+use super::proc::{Proc, Seen, pid_of};
 use super::sighting::{Executed, Key, Loss, Sighting, Subject, Wanted, What};
 use super::sink::Sink;
 use crate::init::now_ns;
 use crate::sys::notification::{self, Call, Inbox};
-use crate::sys::pidfd;
 
 /// What an epoll event is about; else it is a process, whose pid is never 0.
 const LISTENER: u64 = 0;
@@ -55,9 +55,7 @@ pub(super) struct Listener<'a> {
 }
 
 struct Process {
-    who: Subject,
-    pidfd: OwnedFd,
-    image: Option<[u64; 4]>,
+    held: Held,
     /// What it tried to execute, and how often it was looked whether it has.
     tried: Option<(Vec<u8>, u32)>,
     /// It is about to exit with this.
@@ -140,7 +138,7 @@ impl<'a> Listener<'a> {
     fn take(&mut self, thread: Pid, process: Pid, call: &Call) {
         self.settle(process);
         let Some(known) = self.processes.get_mut(&process) else { return };
-        let who = known.who;
+        let who = known.held.who;
         let reader = Reader { proc: self.proc, thread, call };
         let what = match calls::kind(call) {
             Some(Kind::Execute) => {
@@ -209,7 +207,7 @@ impl<'a> Listener<'a> {
         if let Some(parent) = parent {
             self.settle(parent);
         }
-        let parent = parent.and_then(|parent| self.processes.get(&parent)).map(|parent| parent.who.key);
+        let parent = parent.and_then(|parent| self.processes.get(&parent)).map(|parent| parent.held.who.key);
         let beginning = parent.map_or(What::Adopted { parent: None }, |parent| What::Forked { parent });
         self.tell_process(seen.who, beginning);
     }
@@ -226,16 +224,16 @@ impl<'a> Listener<'a> {
     }
 
     fn hold(&mut self, pid: Pid, who: Subject) -> rustix::io::Result<()> {
-        let pidfd = pidfd_open(pid, PidfdFlags::empty())?;
-        epoll::add(&self.epoll, &pidfd, EventData::new_u64(who.key.host_pid.into()), EventFlags::IN)?;
-        self.processes.insert(pid, Process { who, pidfd, image: None, tried: None, leaving: None });
+        let held = Held::hold(pid, who)?;
+        epoll::add(&self.epoll, &held.pidfd, EventData::new_u64(who.key.host_pid.into()), EventFlags::IN)?;
+        self.processes.insert(pid, Process { held, tried: None, leaving: None });
         Ok(())
     }
 
     /// Notes that a process tries to execute something, and to look whether it has.
     fn tries(&mut self, pid: Pid, path: Vec<u8>) {
         let Some(process) = self.processes.get_mut(&pid) else { return };
-        process.image = self.proc.image(pid);
+        process.held.image = self.proc.image(pid);
         process.tried = Some((path, 0));
         self.look_later(pid, 0);
     }
@@ -261,15 +259,14 @@ impl<'a> Listener<'a> {
         }
     }
 
-    /// Tells what a living process executes, if it has executed what it tried to. Where its stack lies is known last.
+    /// Tells what a living process executes, if it has executed what it tried to.
     fn settle(&mut self, pid: Pid) {
         let Some(process) = self.processes.get_mut(&pid).filter(|process| process.tried.is_some()) else {
             return;
         };
-        let image = self.proc.image(pid).filter(|[_, stack, ..]| *stack != 0);
-        if image.is_some() && image != process.image {
+        if process.held.has_executed(self.proc, pid) {
             process.tried = None;
-            let who = process.who;
+            let who = process.held.who;
             self.tell_executed(who, self.proc.executed(pid));
         }
     }
@@ -278,13 +275,13 @@ impl<'a> Listener<'a> {
     /// to one that could not be executed.
     fn settle_at_end(&mut self, pid: Pid, process: &mut Process, killed: bool) {
         let Some((path, _)) = process.tried.take() else { return };
-        let forked_only = |image: Option<[u64; 4]>| image.map(|[forked_only, ..]| forked_only != 0);
-        let has = match (forked_only(process.image), forked_only(self.proc.image(pid))) {
+        let forked_only = |image: Image| image.map(|[forked_only, ..]| forked_only != 0);
+        let has = match (forked_only(process.held.image), forked_only(self.proc.image(pid))) {
             (Some(true), Some(still)) => !still,
             _ => killed,
         };
         if has {
-            self.tell_executed(process.who, Executed { path, truncated: true, ..Executed::default() });
+            self.tell_executed(process.held.who, Executed { path, truncated: true, ..Executed::default() });
         }
     }
 
@@ -297,23 +294,12 @@ impl<'a> Listener<'a> {
     fn ended(&mut self, pid: Pid) {
         let Some(mut process) = self.processes.remove(&pid) else { return };
         self.threads.retain(|_, process| *process != pid);
-        let who = process.who;
-        let of_zombie = || {
-            let status = self.proc.zombie(pid);
-            // If the pid is still its own now, it was so then.
-            status.filter(|_| self.proc.see(pid).is_some_and(|seen| seen.who.key == who.key))
-        };
-        let of_reaped = || pidfd::exit_status(&process.pidfd);
-        // It may be reaped in between.
-        let status = of_reaped().or_else(of_zombie).or_else(of_reaped);
-        let (code, signal) = match status {
-            Some(status) if status & 0x7f != 0 => (None, Some(status & 0x7f)),
-            Some(status) => (Some((status >> 8).to_le_bytes()[0]), None),
-            None => (process.leaving, None),
-        };
-        self.settle_at_end(pid, &mut process, signal.is_some());
+        let who = process.held.who;
+        let end = process.held.end(self.proc, pid, process.leaving);
+        let killed = matches!(end, What::Exited { signal: Some(_), .. });
+        self.settle_at_end(pid, &mut process, killed);
         if self.wanted.process {
-            let saw = self.sighting(who, What::Exited { code, signal });
+            let saw = self.sighting(who, end);
             if who.key == self.root { self.sink.tell_now(saw) } else { self.sink.tell(saw) }
         }
     }
@@ -337,8 +323,4 @@ impl<'a> Listener<'a> {
 fn until(due: Instant) -> Timespec {
     let left = due.saturating_duration_since(Instant::now());
     Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() }
-}
-
-fn pid_of(raw: u32) -> Option<Pid> {
-    i32::try_from(raw).ok().and_then(Pid::from_raw)
 }

@@ -10,6 +10,9 @@ use rustix::process::Pid;
 use super::sighting::{Executed, Key, MAX_TEXT_BYTES, Subject};
 use crate::init::{numbers as numbers_in, start_ticks};
 
+/// `PF_FORKNOEXEC`: a process that has executed nothing since it was forked.
+pub(super) const FORKED_ONLY: u64 = 0x40;
+
 /// Bytes of the pids of one thread's children.
 const MAX_CHILDREN_BYTES: usize = 16 << 10;
 
@@ -75,7 +78,6 @@ impl Proc {
     /// What execution changes of a process: it has not executed anything since it was forked, and where the stack, the
     /// arguments and the environment of its program lie. Zeros, but for the first, once it has ended.
     pub(super) fn image(&self, pid: Pid) -> Option<[u64; 4]> {
-        const FORKED_ONLY: u64 = 0x40; // PF_FORKNOEXEC
         let field = self.stat_fields(pid)?;
         Some([field(9)? & FORKED_ONLY, field(28)?, field(48)?, field(51)?])
     }
@@ -126,6 +128,11 @@ impl Proc {
         }
         Some(&buffer[..filled])
     }
+}
+
+/// A pid as it comes in messages.
+pub(super) fn pid_of(raw: u32) -> Option<Pid> {
+    i32::try_from(raw).ok().and_then(Pid::from_raw)
 }
 
 /// The first and the last number of a line of `proc_pid_status(5)`.

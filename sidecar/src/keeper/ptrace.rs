@@ -10,7 +10,7 @@ use std::collections::{HashMap, HashSet};
 use agentvm_wire::id::ProcessId;
 use rustix::process::Pid;
 
-use super::proc::{Proc, Seen};
+use super::proc::{Proc, Seen, pid_of};
 use super::sighting::{Key, Sighting, Subject, What};
 use super::sink::Sink;
 use crate::init::now_ns;
@@ -238,8 +238,4 @@ impl Tracer<'_> {
     fn sighting(&self, who: Subject, what: What) -> Sighting {
         Sighting::Saw { tree: Some(self.tree), who, at_ns: now_ns(), what }
     }
-}
-
-fn pid_of(raw: u32) -> Option<Pid> {
-    i32::try_from(raw).ok().and_then(Pid::from_raw)
 }

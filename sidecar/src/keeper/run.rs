@@ -13,9 +13,10 @@ use super::handshake::Waiting;
 use super::means::{Means, Untaken};
 use super::messages::{Request, Told};
 use super::notification::Listener;
+use super::polling::Poller;
 use super::proc::{Proc, Seen};
 use super::ptrace::Tracer;
-use super::sighting::{Loss, Orders, Sighting};
+use super::sighting::{Backend, Loss, Orders, Sighting};
 use super::sink::Sink;
 use crate::init::now_ns;
 use crate::isolation::rlimits::raise_open_files;
@@ -26,6 +27,9 @@ use crate::zygote::leave_the_sidecars_session;
 
 /// What a keeper that is root of the host keeps of that: to look into processes of other users.
 const RIGHTS: CapabilitySet = CapabilitySet::SYS_PTRACE.union(CapabilitySet::DAC_READ_SEARCH);
+
+/// Looks at the processes of a tree until none is left: whether anything was executed.
+type Look<'a> = Box<dyn FnOnce() -> bool + 'a>;
 
 /// Bytes of the stack of a thread that watches a tree.
 const STACK_BYTES: usize = 256 << 10;
@@ -107,7 +111,7 @@ impl Keeper {
         match Means::take(&self.orders, &waiting)
             .and_then(|means| self.begin(tree, means, (waiting.pid, seen)))
         {
-            Ok((tracer, listener)) => self.follow(tree, waiting, tracer, listener),
+            Ok((look, listener)) => self.follow(tree, waiting, look, listener),
             Err(Untaken { errno, goes_on }) => {
                 self.give_up(tree, Loss::NoBackend, errno.raw_os_error());
                 if goes_on {
@@ -125,7 +129,7 @@ impl Keeper {
         tree: ProcessId,
         means: Means,
         root: (Pid, Seen),
-    ) -> Result<(Option<Tracer<'_>>, Option<Listener<'_>>), Untaken> {
+    ) -> Result<(Option<Look<'_>>, Option<Listener<'_>>), Untaken> {
         let backend = means.backend();
         let listener = means.listener.map(|(listener, wanted)| {
             let inbox = Inbox::new()?;
@@ -133,39 +137,50 @@ impl Keeper {
             self.sink.say(&Told::Listener, &[listener.as_fd(), inbox.memory()]);
             Listener::new(&self.sink, &self.proc, tree, wanted, (listener, inbox), root)
         });
-        let listener = listener.transpose().map_err(|errno| Untaken { errno, goes_on: false })?;
+        let trapped = listener.is_some();
+        let untaken = |errno| Untaken { errno, goes_on: !trapped };
+        let listener = listener.transpose().map_err(untaken)?;
+        let look: Option<Look<'_>> = match means.process {
+            Some(Backend::Ptrace) => {
+                let tracer = Tracer::new(&self.sink, &self.proc, tree, root);
+                Some(Box::new(|| tracer.run()))
+            }
+            Some(Backend::Polling) => {
+                let poller = Poller::new(&self.sink, &self.proc, tree, root).map_err(untaken)?;
+                Some(Box::new(|| poller.run()))
+            }
+            Some(Backend::Notification) | None => None,
+        };
         self.sink.tell(Sighting::Watched { tree, root: root.1.who, at_ns: now_ns(), backend });
-        Ok((means.seized.then(|| Tracer::new(&self.sink, &self.proc, tree, root)), listener))
+        Ok((look, listener))
     }
 
+    /// Lets it go on, in this thread for whoever seized it.
     fn follow(
         &self,
         tree: ProcessId,
         waiting: Waiting<'_>,
-        tracer: Option<Tracer<'_>>,
+        look: Option<Look<'_>>,
         listener: Option<Listener<'_>>,
     ) -> bool {
-        match (tracer, listener) {
-            (Some(tracer), Some(listener)) => std::thread::scope(|scope| {
-                let listening = std::thread::Builder::new().stack_size(STACK_BYTES);
-                if let Err(error) = listening.spawn_scoped(scope, move || listener.run()) {
+        let Some(look) = look else {
+            waiting.go();
+            return listener.is_none_or(Listener::run);
+        };
+        std::thread::scope(|scope| {
+            let listening = listener.map(|listener| {
+                let thread = std::thread::Builder::new().stack_size(STACK_BYTES);
+                thread.spawn_scoped(scope, || listener.run())
+            });
+            match listening.transpose() {
+                Ok(_) => waiting.go(),
+                Err(error) => {
                     self.give_up(tree, Loss::TooMany, error.raw_os_error().unwrap_or(libc::EAGAIN));
                     waiting.forsake();
-                } else {
-                    waiting.go();
                 }
-                tracer.run()
-            }),
-            (Some(tracer), None) => {
-                waiting.go();
-                tracer.run()
             }
-            (None, Some(listener)) => {
-                waiting.go();
-                listener.run()
-            }
-            (None, None) => true,
-        }
+            look()
+        })
     }
 
     fn give_up(&self, tree: ProcessId, loss: Loss, errno: i32) {

@@ -6,11 +6,11 @@ use std::os::fd::OwnedFd;
 use agentvm_wire::id::ProcessId;
 use rustix::process::Signal;
 
-use super::harness::{Host, Vm, first_line};
+use super::harness::{Vm, first_line};
 use crate::init::{Event, StartSpec, Stdio};
 use crate::keeper::{
     Address, Backend, Executed, FileAct, Keeper, Key, Network, NetworkAct, Orders, Sighting, Sightings,
-    Wanted, What, probe,
+    Wanted, What,
 };
 
 /// Means that miss nothing.
@@ -462,12 +462,28 @@ fn a_start_that_fails_ends_its_tree() {
 }
 
 #[test]
-fn what_probes_well_is_what_works_here() {
-    let host = Host::new();
-    let probes = host.run(probe());
-    let exact = probes.process.iter().filter(|(_, found)| found.is_ok()).map(|(backend, _)| *backend);
-    assert_eq!(exact.collect::<Vec<_>>(), EXACT, "{probes:?}");
-    assert_eq!((&probes.file, &probes.network), (&Ok(()), &Ok(())));
+fn looking_again_and_again_sees_what_lasts() {
+    let mut watched = Watched::by(Backend::Polling);
+    let script = "sh -c 'until [ -e /tmp/go ]; do :; done; exit 6' & wait $!";
+    let tree = watched.start("/bin/sh", &["-c", script], Stdio::Null);
+    let mut seen = Seen::default();
+    while seen.executed().len() < 2 {
+        seen.all.extend(watched.next());
+    }
+    watched.vm.sh("touch /tmp/go");
+    watched.follow_on(tree, &mut seen);
+    assert_eq!((seen.forked(), seen.ends()), (1, vec![(Some(6), None)]));
+    assert_eq!(seen.executed()[1].argv[..2], [b"sh".to_vec(), b"-c".to_vec()]);
+    assert!(seen.acts().any(|act| act == (seen.root(), &What::Exited { code: Some(6), signal: None })));
+}
+
+#[test]
+fn the_first_means_that_can_be_had_is_taken() {
+    let ladder = vec![Backend::Notification, Backend::Ptrace];
+    let wanted = Wanted { process: true, ..Wanted::default() };
+    let mut watched = Watched::with(&Orders { wanted, ladder, require_exact: false });
+    let seen = watched.sh("exit 0");
+    assert!(matches!(seen.all[0], Sighting::Watched { backend: Backend::Notification, .. }));
 }
 
 fn has_python(watched: &mut Watched) -> bool {
