@@ -59,8 +59,8 @@ impl AgentOs {
         }
     }
 
-    /// Observes the whole VM from now on: every process that is started after this returned, whole, and what runs already
-    /// as `adopted`. To observe one process, set [`SpawnOptions::observe`](crate::SpawnOptions::observe).
+    /// Observes the whole VM from now on: every process that is started after this returned, whole. Of those that run
+    /// already the start (`adopted`) and the end are told; where more was asked for, a `loss` says that it is not seen. To observe one process, set [`SpawnOptions::observe`](crate::SpawnOptions::observe).
     ///
     /// ```no_run
     /// # async fn example(vm: &agentvm_sdk::AgentOs) -> Result<(), agentvm_sdk::ClientError> {

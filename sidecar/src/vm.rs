@@ -7,7 +7,7 @@
 //! ```
 
 pub(crate) mod deadlines;
-mod inspect;
+pub(crate) mod inspect;
 mod observing;
 mod reading;
 mod table;

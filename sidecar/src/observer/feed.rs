@@ -122,7 +122,7 @@ impl Feed {
     }
 
     /// Something that takes a keeper was not seen.
-    pub(super) fn lose(&self, link: &Link, reason: &str, count: u64, errno: Option<i32>) {
+    pub(crate) fn lose(&self, link: &Link, reason: &str, count: u64, errno: Option<i32>) {
         if let Some(category) = self.categories.iter().find(|category| takes_keeper(**category)) {
             let mut event = event_now(*category, Kind::Loss { reason: reason.to_owned(), count });
             event.errno = errno;

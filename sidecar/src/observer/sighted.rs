@@ -3,13 +3,13 @@
 use agentvm_wire::{
     bytes64::{split, split_all},
     observer::{EventCategory, NetworkAddress, ObserverBackend, ObserverEvent, ObserverEventKind as Kind},
-    process::FileAccess,
 };
 use rustix::fs::OFlags;
 
 use crate::{
     init::{now_ms, now_ns},
     keeper::{Address, Backend, Executed, File, FileAct, Network, NetworkAct, Outcome, What},
+    vm::inspect::access,
 };
 
 /// What the wire calls the means of a keeper.
@@ -61,14 +61,8 @@ fn file(File { act, path, to, flags, .. }: &File) -> Kind {
     match act {
         FileAct::Open => {
             let flags = OFlags::from_bits_retain(*flags);
-            let access = match flags & OFlags::RWMODE {
-                _ if flags.contains(OFlags::PATH) => FileAccess::Path,
-                OFlags::WRONLY => FileAccess::Write,
-                OFlags::RDWR => FileAccess::ReadWrite,
-                _ => FileAccess::Read,
-            };
             let (create, truncate) = (flags.contains(OFlags::CREATE), flags.contains(OFlags::TRUNC));
-            Kind::FileOpen { path, path_b64, access, create, truncate }
+            Kind::FileOpen { path, path_b64, access: access(flags), create, truncate }
         }
         FileAct::Unlink => Kind::FileUnlink { path, path_b64 },
         FileAct::Rename => Kind::FileRename { from: path, from_b64: path_b64, to, to_b64 },

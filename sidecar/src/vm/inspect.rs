@@ -59,12 +59,6 @@ fn not_found(process: impl std::fmt::Display) -> Rejection {
 fn wire_handle(handle: Handle) -> FileHandle {
     let (target, target_b64) = bytes64::split(handle.target);
     let flags = OFlags::from_bits_retain(handle.flags);
-    let access = match flags & OFlags::RWMODE {
-        _ if flags.contains(OFlags::PATH) => FileAccess::Path,
-        OFlags::WRONLY => FileAccess::Write,
-        OFlags::RDWR => FileAccess::ReadWrite,
-        _ => FileAccess::Read,
-    };
     FileHandle {
         fd: handle.fd,
         kind: match FileType::from_raw_mode(handle.kind) {
@@ -79,10 +73,20 @@ fn wire_handle(handle: Handle) -> FileHandle {
         },
         target,
         target_b64,
-        access,
+        access: access(flags),
         append: flags.contains(OFlags::APPEND),
         nonblocking: flags.contains(OFlags::NONBLOCK),
         close_on_exec: flags.contains(OFlags::CLOEXEC),
         position_bytes: handle.position,
+    }
+}
+
+/// What flags of open(2) let a descriptor be used for.
+pub(crate) fn access(flags: OFlags) -> FileAccess {
+    match flags & OFlags::RWMODE {
+        _ if flags.contains(OFlags::PATH) => FileAccess::Path,
+        OFlags::WRONLY => FileAccess::Write,
+        OFlags::RDWR => FileAccess::ReadWrite,
+        _ => FileAccess::Read,
     }
 }

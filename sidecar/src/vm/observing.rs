@@ -21,6 +21,8 @@ use crate::{
     process::Process,
 };
 
+/// The reason of a loss where keepers see only what starts from now on.
+const ALREADY_RUNNING: &str = "already_running";
 /// How long an end that init tells waits for a keeper to tell of it, milliseconds.
 const END_SEEN_LIMIT_MS: u64 = 1000;
 
@@ -53,6 +55,9 @@ impl Vm {
         feed.tell_unavailable(&self.link);
         let mut running: Vec<_> = state.processes.values().filter(|process| process.is_running()).collect();
         running.sort_unstable_by_key(|process| process.id);
+        if !running.is_empty() {
+            feed.lose(&self.link, ALREADY_RUNNING, 0, None);
+        }
         for process in running {
             feed.tell(&self.link, &Arc::new(start_of(process, true)));
         }
@@ -124,15 +129,12 @@ impl Vm {
     /// The VM has ended: what waits is told, and nothing follows.
     pub(super) fn complete_observations(self: &Arc<Self>) {
         let mut guard = self.lock();
-        self.release_all(&mut guard);
-        if let Some(mut observers) = guard.observers.take() {
-            observers.complete(&self.link);
-        }
-    }
-
-    fn release_all(self: &Arc<Self>, state: &mut State) {
+        let state = &mut *guard;
         for (_, held) in std::mem::take(&mut state.held_exits) {
             self.tell_end(state, held);
+        }
+        if let Some(mut observers) = state.observers.take() {
+            observers.complete(&self.link);
         }
     }
 
@@ -165,8 +167,12 @@ impl Vm {
             feed.sent().await;
             let mut guard = vm.lock();
             let state = &mut *guard;
-            if state.observers.take_if(|observers| observers.is_empty()).is_some() {
-                vm.release_all(state);
+            state.observers.take_if(|observers| observers.is_empty());
+            let awaited =
+                |process| state.observers.as_ref().is_some_and(|observers| observers.awaits_end(process));
+            let due: Vec<_> = state.held_exits.keys().copied().filter(|process| !awaited(*process)).collect();
+            for process in due {
+                vm.release_exit(state, process);
             }
         }));
     }

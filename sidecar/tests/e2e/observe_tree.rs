@@ -180,12 +180,18 @@ async fn programs_are_told_with_arguments_and_folder() {
 #[tokio::test]
 async fn one_that_stops_itself_goes_on_and_ends() {
     let vm = vm().await;
-    let script = "sh -c 'kill -STOP $$; exit 5' & child=$!
-                  until grep -q '^State:.[Tt]' /proc/$child/status; do :; done
-                  kill -CONT $child; wait $child";
-    let events = run(&vm, script).await;
-    let stopped = events.iter().find(|event| event.kind == Kind::DescendantStopped { signal: 19 }).unwrap();
-    let after: Vec<_> = events
+    let process =
+        shell(&vm, "sh -c 'kill -STOP $$; exit 5' & child=$!; read go; kill -CONT $child; wait $child");
+    let events = process.observer().unwrap();
+    let stopped = loop {
+        let event = within(events.recv()).await.unwrap();
+        if event.kind == (Kind::DescendantStopped { signal: 19 }) {
+            break event;
+        }
+    };
+    process.close_stdin();
+    let after: Vec<_> = told(&process)
+        .await
         .iter()
         .filter(|event| event.key == stopped.key && event.seq > stopped.seq)
         .map(|event| (event.kind.as_str(), event.kind.folded_code()))
@@ -325,4 +331,18 @@ async fn who_never_reads_loses_the_oldest_and_is_told_how_many() {
     assert_eq!((reason.as_str(), kept), (Kind::OVERFLOW, 65_536));
     assert!(count + kept >= 100_000, "{count}");
     assert!(found[1..].iter().all(|event| event.kind.as_str() != "loss"));
+}
+
+#[tokio::test]
+async fn of_what_ran_before_only_the_end_is_told_and_a_loss_says_so() {
+    let vm = vm().await;
+    let old = vm.spawn("sh", ["-c", "echo up; read line; /bin/true; exit 8"], SpawnOptions::new()).unwrap();
+    said(&old, "up").await;
+    let events = within(vm.observe(&config())).await.unwrap();
+    old.close_stdin();
+    within(old.wait()).await.unwrap();
+    let found: Vec<_> = events.drain().into_iter().map(|event| event.kind).collect();
+    let loss = Kind::Loss { reason: "already_running".to_owned(), count: 0 };
+    let exited = Kind::Exited { exit_code: Some(8), signal: None };
+    assert_eq!(found, [loss, Kind::Started { adopted: true }, exited]);
 }

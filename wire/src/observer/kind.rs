@@ -295,20 +295,22 @@ impl ObserverEventKind {
             | Self::FileMkdir { path, path_b64 }
             | Self::FileRmdir { path, path_b64 }
             | Self::FileTruncate { path, path_b64 } => (path, path_b64),
-            Self::FileRename { to, to_b64, .. }
-            | Self::FileLink { to, to_b64, .. }
-            | Self::FileSymlink { to, to_b64, .. } => (to, to_b64),
-            _ => return None,
+            _ => self.names().map(|[_, to]| to)?,
         };
         Some(as_path(text, b64.as_ref()))
     }
 
     /// Of two names the old one.
     pub fn from_path(&self) -> Option<&Path> {
+        self.names().map(|[(text, b64), _]| as_path(text, b64.as_ref()))
+    }
+
+    /// The old name and the new one, where there are two.
+    fn names(&self) -> Option<[(&String, &Option<Bytes64>); 2]> {
         match self {
-            Self::FileRename { from, from_b64, .. }
-            | Self::FileLink { from, from_b64, .. }
-            | Self::FileSymlink { from, from_b64, .. } => Some(as_path(from, from_b64.as_ref())),
+            Self::FileRename { from, from_b64, to, to_b64 }
+            | Self::FileLink { from, from_b64, to, to_b64 }
+            | Self::FileSymlink { from, from_b64, to, to_b64 } => Some([(from, from_b64), (to, to_b64)]),
             _ => None,
         }
     }
