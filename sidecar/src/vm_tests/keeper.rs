@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
 
 use agentvm_wire::id::ProcessId;
+use agentvm_wire::vm::{Isolation, VmConfig};
 use rustix::process::Signal;
 
 use super::harness::{Vm, first_line};
@@ -43,7 +44,10 @@ impl Watched {
     }
 
     fn with(orders: &Orders) -> Self {
-        let vm = Vm::new();
+        Self::of(Vm::new(), orders)
+    }
+
+    fn of(vm: Vm, orders: &Orders) -> Self {
         let (keeper, sightings) = vm.run(async { Keeper::start(orders) }).unwrap();
         Self { vm, keeper, sightings }
     }
@@ -475,6 +479,24 @@ fn looking_again_and_again_sees_what_lasts() {
     assert_eq!((seen.forked(), seen.ends()), (1, vec![(Some(6), None)]));
     assert_eq!(seen.executed()[1].argv[..2], [b"sh".to_vec(), b"-c".to_vec()]);
     assert!(seen.acts().any(|act| act == (seen.root(), &What::Exited { code: Some(6), signal: None })));
+}
+
+#[test]
+fn without_namespaces_the_same_is_seen() {
+    for isolation in [Isolation::Confined, Isolation::None] {
+        for backend in EXACT {
+            println!("{isolation:?} {}", backend.name());
+            let wanted = Wanted { process: true, file: true, network: false };
+            // Without `no_new_privs` a listener is not for everybody.
+            let ladder = vec![*backend, Backend::Ptrace];
+            let config = VmConfig { isolation, ..VmConfig::default() };
+            let mut watched =
+                Watched::of(Vm::with(&config), &Orders { wanted, ladder, require_exact: false });
+            let seen = watched.sh("/bin/true; (exit 7); ( (exit 8) & ); cat none");
+            assert_eq!((seen.forked(), seen.executed().len()), (5, 3));
+            assert_eq!((seen.ends().len(), seen.code_sum()), (5, 16));
+        }
+    }
 }
 
 #[test]
