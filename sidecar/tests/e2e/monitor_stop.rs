@@ -88,6 +88,36 @@ async fn a_host_that_is_dropped_ends_what_runs() {
 }
 
 #[tokio::test]
+async fn a_stop_whose_caller_has_gone_stops_all_the_same() {
+    let vm = vm().await;
+    let host = host(&vm).await;
+    let mut spec = lasting("left", "trap '' TERM; echo on; while :; do sleep 0.05; done");
+    spec.stop_grace_ms = 500;
+    start(&host, spec).await;
+    said(&host, "left", "on").await;
+    let stop = host.invoke_typed::<Stop>(MonitorId { id: "left".to_owned() });
+    tokio::select! {
+        biased;
+        stopped = stop => panic!("it does not listen, and has its grace: {stopped:?}"),
+        () = std::future::ready(()) => {}
+    }
+    assert_eq!(ended(&host, "left").await.state, MonitorState::Stopped);
+}
+
+#[tokio::test]
+async fn a_session_ends_though_a_monitor_waits_for_its_restart() {
+    let vm = vm().await;
+    let host = host(&vm).await;
+    let mut spec = MonitorSpec::new("waits", "false");
+    (spec.restart, spec.backoff_ms) = (MonitorRestart::OnFailure, 3_600_000);
+    start(&host, spec).await;
+    let waits = || async { status(&host, "waits").await.state == MonitorState::Failed };
+    until("it waits for its restart", DEADLINE, waits).await;
+    kill(vm.sidecar().pid().unwrap());
+    within_limit(Duration::from_secs(5), host.shutdown()).await.unwrap();
+}
+
+#[tokio::test]
 async fn a_stop_signal_and_its_grace_are_the_monitors_own() {
     let vm = vm().await;
     let host = host(&vm).await;

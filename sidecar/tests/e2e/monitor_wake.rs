@@ -9,17 +9,16 @@ use agentvm_sdk::plugin::{
 
 use crate::{
     monitor::{ended, host, start, status, take},
-    support::{Random, vm, within},
+    support::{Random, out, spawn, vm, within},
 };
 
-/// Bursts of one to twenty numbered lines, each burst one write; now and then a pause.
-const BURSTS: &str = "i=0 n=0 x=1
-while [ $i -lt 10000 ]; do
-  i=$((i + 1)) x=$(((x * 1103515245 + 12345) % 2147483648)) k=$((x / 65536 % 20 + 1)) lines=
+/// For each number it reads, a burst of so many numbered lines, in one write.
+const BURSTS: &str = "n=0
+while read -r k; do
+  lines=
   while [ $k -gt 0 ]; do k=$((k - 1)) n=$((n + 1)) lines=\"$lines$n\\n\"; done
   printf \"$lines\"
-  [ $((i % 250)) = 0 ] && sleep 0.01
-done
+done < bursts
 exit 0";
 
 /// What an agent has read: lines it saw, and those it was told it did not.
@@ -62,22 +61,34 @@ async fn acknowledge_and_look_away(host: &PluginHost, args: AckWakeArgs) {
 async fn no_wake_is_lost_in_ten_thousand_bursts_with_random_acks_and_dropped_calls() {
     let vm = vm().await;
     let host = host(&vm).await;
+    out(&vm, "mkfifo bursts").await;
+    let wanted = spawn(&vm, "cat > bursts");
     start(&host, MonitorSpec::new("bursts", BURSTS)).await;
-    let (mut random, mut read, mut acks) = (Random(7), Read::default(), 0);
+    let (mut random, mut read, mut bursts, mut acks) = (Random(7), Read::default(), 0, 0);
     while !read.ended {
-        let seen = host.revision();
+        for _ in 0..(1 + random.below(7)).min(10_000 - bursts) {
+            wanted.write_stdin(format!("{}\n", 1 + random.below(20))).unwrap();
+            bursts += 1;
+        }
+        if bursts == 10_000 {
+            wanted.close_stdin();
+        }
         if random.below(4) == 0 {
             // Never polled: nothing is taken by it.
             drop(host.invoke_typed::<TakeUpdates>(TakeUpdatesArgs::default()));
         }
-        let Some(wake) = take(&host).await.wakes.pop() else {
+        // Some of these bursts, or the end, are still to be acknowledged.
+        let wake = loop {
+            let seen = host.revision();
+            if let Some(wake) = take(&host).await.wakes.pop() {
+                break wake;
+            }
             within(host.changed(seen)).await;
-            continue;
         };
         // Often it is not acknowledged, and comes again with what has come meanwhile.
         let ack = WakeAck { id: wake.monitor_id.clone(), through_sequence: wake.through_sequence };
         let args = match random.below(5) {
-            0 | 1 => continue,
+            0 | 1 if !wake.text.ends_with("Monitor exited") => continue,
             2 => AckWakeArgs { ids: vec![ack.id], ..AckWakeArgs::default() },
             _ => AckWakeArgs { acks: vec![ack], ..AckWakeArgs::default() },
         };

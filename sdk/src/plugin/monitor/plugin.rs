@@ -94,6 +94,12 @@ impl Shared {
         self.all_news().entry(id.to_owned()).or_default().clone()
     }
 
+    fn tell_everybody(&self) {
+        for news in self.all_news().values() {
+            news.notify_one();
+        }
+    }
+
     fn all_news(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Notify>>> {
         self.news.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -114,6 +120,7 @@ impl Shared {
         let specs =
             args.specs.into_iter().map(|registered| (registered.plugin_id, registered.spec)).collect();
         self.change(|session, now_ms| session.register(specs, now_ms))?;
+        self.tell_everybody();
         self.context.saved().await
     }
 
@@ -257,9 +264,7 @@ impl SessionPlugin for Plugin {
 
     async fn shutdown(&self) {
         self.0.change(|session, _| session.leave());
-        for news in self.0.all_news().values() {
-            news.notify_one();
-        }
+        self.0.tell_everybody();
         self.0.once(|session| session.close().then_some(())).await;
         self.0.context.changed();
     }

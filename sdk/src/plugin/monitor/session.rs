@@ -1,10 +1,11 @@
 //! The monitors of a session and what follows from what is asked and from what happens. No I/O, no clock: whoever calls
 //! tells the time, and carries out what [`Session::next`] says.
 
+mod kept;
+
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
-
+use self::kept::Kept;
 use super::{
     lifecycle::{End, Step},
     limits::MonitorLimits,
@@ -15,10 +16,6 @@ use super::{
 };
 use crate::plugin::error::PluginError;
 
-/// More numbers than events can have come since the last save of a program that was killed: what it has told is never
-/// told again under the same number.
-const UNSAVED_SEQUENCES: u64 = 1 << 32;
-
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Session {
@@ -28,18 +25,6 @@ pub(super) struct Session {
     /// Up to where events were returned.
     returned: u64,
     stage: Stage,
-}
-
-/// What outlives the program.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(super) struct Kept {
-    monitors: BTreeMap<String, Monitor>,
-    /// The number of the last event.
-    sequence: u64,
-    /// Events up to there were taken.
-    taken: u64,
-    /// It was saved when nothing could happen any more.
-    closed: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -224,7 +209,7 @@ impl Session {
 
     /// Those that have something to do and nobody who does it; from now on somebody does.
     pub(super) fn take_unowned(&mut self) -> Vec<String> {
-        let ids = self.ids(|monitor| !monitor.owned && monitor.life.next(&monitor.spec) != Step::Rest);
+        let ids = self.ids(|monitor| !monitor.owned && self.step(monitor) != Step::Rest);
         for id in &ids {
             self.kept.monitors.get_mut(id).expect("just found").owned = true;
         }
@@ -233,10 +218,19 @@ impl Session {
 
     /// What a monitor's owner has to do; with [`Step::Rest`] it owns it no longer.
     pub(super) fn next(&mut self, id: &str) -> Step {
-        let Some(monitor) = self.kept.monitors.get_mut(id) else { return Step::Rest };
-        let step = monitor.life.next(&monitor.spec);
-        monitor.owned = step != Step::Rest;
+        let step = self.monitor(id).map_or(Step::Rest, |monitor| self.step(monitor));
+        if let Ok(monitor) = self.monitor_mut(id) {
+            monitor.owned = step != Step::Rest;
+        }
         step
+    }
+
+    /// What waits for its restart when the session ends waits for the next one.
+    fn step(&self, monitor: &Monitor) -> Step {
+        match monitor.life.next(&monitor.spec) {
+            Step::BackOff(_) if self.stage == Stage::Ends => Step::Rest,
+            step => step,
+        }
     }
 
     /// What a run is to carry out.
@@ -291,7 +285,8 @@ impl Session {
 
     /// The wait before a restart is over.
     pub(super) fn backed_off(&mut self, id: &str, now_ms: u64) {
-        if let Some(monitor) = self.kept.monitors.get_mut(id)
+        if self.stage != Stage::Ends
+            && let Some(monitor) = self.kept.monitors.get_mut(id)
             && monitor.life.backed_off()
         {
             monitor.began(now_ms);
@@ -312,33 +307,6 @@ impl Session {
             monitor.life.stop();
             self.revision += 1;
         }
-    }
-
-    // ---- saved ----
-
-    pub(super) fn kept(&self) -> Kept {
-        let mut kept = self.kept.clone();
-        for monitor in kept.monitors.values_mut() {
-            monitor.events = monitor.events.without_taken(kept.taken);
-        }
-        kept
-    }
-
-    pub(super) fn restore(&mut self, kept: Kept, now_ms: u64) {
-        self.kept = kept;
-        if !self.kept.closed {
-            self.kept.sequence += UNSAVED_SEQUENCES;
-        }
-        self.returned = self.kept.taken;
-        for id in self.ids(|_| true) {
-            let monitor = self.kept.monitors.get_mut(&id).expect("just found");
-            let run_id = monitor.life.run_id;
-            if monitor.life.restore(monitor.spec.restart_on_restore) {
-                let message = "Monitor interrupted: its session ended".to_owned();
-                self.happened(&id, run_id, message, true, now_ms);
-            }
-        }
-        self.revision += 1;
     }
 
     // ---- inside ----

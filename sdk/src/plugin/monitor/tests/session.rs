@@ -193,6 +193,24 @@ fn waits_before_restarts_grow_up_to_a_minute() {
 }
 
 #[test]
+fn what_waits_for_its_restart_when_the_session_ends_waits_for_the_next_one() {
+    let mut session = session();
+    let mut spec = spec("a");
+    (spec.restart, spec.restart_on_restore) = (MonitorRestart::Always, true);
+    let run_id = run(&mut session, spec);
+    exit(&mut session, "a", run_id, 0);
+    assert!(matches!(session.next("a"), Step::BackOff(_)));
+    session.leave();
+    session.backed_off("a", NOW);
+    assert_eq!(session.next("a"), Step::Rest);
+    assert!(session.close() && session.take_unowned().is_empty());
+    let mut next = Session::new(small());
+    next.restore(session.kept(), NOW);
+    next.ready(NOW);
+    assert_eq!(next.next("a"), Step::Run { run_id: run_id + 1 });
+}
+
+#[test]
 fn a_first_wait_may_be_longer_than_a_minute_and_then_does_not_grow() {
     let mut session = session();
     let mut spec = spec("a");
