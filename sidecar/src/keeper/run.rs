@@ -145,7 +145,7 @@ impl Keeper {
         let listener = listener.transpose().map_err(untaken)?;
         let look: Option<Look<'_>> = match means.process {
             Some(Backend::Ptrace) => {
-                let tracer = Tracer::new(&self.sink, &self.proc, tree, root);
+                let tracer = Tracer::new(&self.sink, &self.proc, tree, root, !trapped);
                 Some(Box::new(|| tracer.run()))
             }
             Some(Backend::Polling) => {
