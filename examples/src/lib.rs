@@ -1,5 +1,7 @@
 //! What the examples share: where a guest's output goes, and how a program ends when that can no longer be written.
 
+pub mod forest;
+
 use std::{io, process::ExitCode};
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};

@@ -3,10 +3,8 @@
 
 use std::{io::Write as _, process::ExitCode};
 
-use agentvm_examples::end;
-use agentvm_sdk::{
-    AgentOs, AgentOsConfig, Output, ProcessInfo, ProcessStatus, ProcessTreeNode, SidecarConfig, SpawnOptions,
-};
+use agentvm_examples::{end, forest};
+use agentvm_sdk::{AgentOs, AgentOsConfig, Output, ProcessInfo, ProcessStatus, SidecarConfig, SpawnOptions};
 use anstyle::{AnsiColor, Style};
 use anyhow::Context as _;
 use clap::Parser;
@@ -42,36 +40,17 @@ fn main() -> anyhow::Result<ExitCode> {
         if arguments.json {
             writeln!(std::io::stdout(), "{}", serde_json::to_string_pretty(&forest)?)?;
         } else {
-            draw(&forest)?;
+            forest::draw(
+                &mut anstream::stdout(),
+                forest.iter(),
+                |node| node.children.iter().collect(),
+                |node| line(&node.info),
+            )?;
         }
         vm.dispose().await?;
         Ok(ExitCode::SUCCESS)
     };
     end(tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(run))
-}
-
-/// Depth first, without recursion: a guest decides how deep its forest is.
-fn draw(forest: &[ProcessTreeNode]) -> anyhow::Result<()> {
-    let mut output = anstream::stdout();
-    let mut pending: Vec<(&ProcessTreeNode, String, bool, bool)> = Vec::new();
-    pending.extend(forest.iter().rev().map(|node| (node, String::new(), true, true)));
-    while let Some((node, indent, is_root, is_last)) = pending.pop() {
-        let branch = match (is_root, is_last) {
-            (true, _) => "",
-            (false, true) => "└─ ",
-            (false, false) => "├─ ",
-        };
-        writeln!(output, "{indent}{branch}{}", line(&node.info))?;
-        let deeper = match (is_root, is_last) {
-            (true, _) => indent,
-            (false, true) => indent + "   ",
-            (false, false) => indent + "│  ",
-        };
-        let last = node.children.len().saturating_sub(1);
-        let children = node.children.iter().enumerate().rev();
-        pending.extend(children.map(|(index, child)| (child, deeper.clone(), false, index == last)));
-    }
-    Ok(())
 }
 
 fn line(info: &ProcessInfo) -> String {

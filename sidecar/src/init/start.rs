@@ -193,6 +193,8 @@ fn become_guest_and_exec(
         // Descendants then stay below it, wherever they go; exec keeps that.
         set_child_subreaper(Some(getpid())).map_err(at(StartStep::Session))?;
     }
+    // Before anybody watches what it opens.
+    let start_ticks = request.message.observed.then(own_start_ticks).flatten();
     if let Some(watcher) = watcher {
         handshake::present_itself(watcher).map_err(|handshake::Forsaken| StartFault::FORSAKEN)?;
     }
@@ -202,7 +204,6 @@ fn become_guest_and_exec(
     if request.message.deadline_ns.is_some_and(|deadline| deadline <= now_ns()) {
         return Err(StartFault::LATE);
     }
-    let start_ticks = request.message.observed.then(own_start_ticks).flatten();
     let go = Go { mark, started_at_ms: now_ms(), start_ticks };
     packet::send(init, &packet::encode(&Told::Go(go)), &[]).map_err(at(StartStep::Handshake))?;
     let refused = if request.message.script { strings.exec_script() } else { strings.exec() };

@@ -25,8 +25,6 @@ const BACKEND_ENV: &str = "AGENTVM_OBSERVER_BACKEND";
 const NOT_SYSTEM_WIDE: &str = "this sidecar looks at nothing but its own VMs; the kernel's process connector would take root of the host";
 /// Why files and the network are seen in part.
 const ATTEMPTS: &str = "calls are seen when they are tried, not what comes of them";
-/// Why a second best means sees processes in part.
-const MISSES: &str = "what is killed before its first call, or between two looks, is not seen";
 
 static FOUND: OnceCell<Found> = OnceCell::const_new();
 
@@ -95,11 +93,20 @@ fn of_processes(found: &Found) -> CategoryCapability {
     match best {
         Some((Backend::Ptrace, _)) => CategoryCapability::supported(category, ObserverBackend::Ptrace),
         Some((backend, _)) => {
-            let reason = failures.into_iter().chain([MISSES.to_owned()]).collect::<Vec<_>>().join("; ");
-            let gap = if *backend == Backend::Polling { "sampled" } else { "killed_early" };
-            CategoryCapability::partial(category, sighted::backend(*backend), reason, vec![gap.to_owned()])
+            let (misses, gaps) = misses(*backend);
+            let reason = failures.into_iter().chain([misses.to_owned()]).collect::<Vec<_>>().join("; ");
+            let gaps = gaps.iter().map(|gap| (*gap).to_owned()).collect();
+            CategoryCapability::partial(category, sighted::backend(*backend), reason, gaps)
         }
         None => CategoryCapability::unavailable(category, failures.join("; ")),
+    }
+}
+
+/// What a second best means does not see.
+fn misses(backend: Backend) -> (&'static str, &'static [&'static str]) {
+    match backend {
+        Backend::Polling => ("what is over between two looks is not seen", &["sampled"]),
+        _ => ("what is killed before its first call is not seen, nor are stops", &["killed_early", "stops"]),
     }
 }
 

@@ -1,13 +1,14 @@
 //! What a process's descendants do, seen exactly.
 
-use std::{collections::HashMap, ffi::OsStr, path::PathBuf};
+use std::{collections::HashMap, ffi::OsStr, fs, path::PathBuf};
 
 use agentvm_sdk::{
-    AgentOs, EventCategory, ExecOptions, ObserverConfig, ObserverEvent, ObserverEventKind as Kind, Process,
-    ProcessKey, SpawnOptions,
+    AgentOs, CapabilitySupport, EventCategory, ExecOptions, ObserverBackend, ObserverConfig, ObserverEvent,
+    ObserverEventKind as Kind, Process, ProcessKey, SpawnOptions, TraceScope, wire::error::Code,
 };
 
-use crate::support::{said, vm, within};
+use crate::serve::Server;
+use crate::support::{children, is_alive, kill, said, vm, within};
 
 fn config() -> ObserverConfig {
     ObserverConfig::with_categories([EventCategory::Lifecycle, EventCategory::Process])
@@ -15,6 +16,11 @@ fn config() -> ObserverConfig {
 
 fn shell(vm: &AgentOs, script: &str) -> Process {
     vm.spawn("sh", ["-c", script], SpawnOptions::new().observe(config())).unwrap()
+}
+
+/// A sidecar that sees processes by notification alone: what holds by `ptrace(2)` holds by the next best means, too.
+async fn notified(test: &str) -> Server {
+    Server::start_with(&format!("observe-{test}"), ("AGENTVM_OBSERVER_BACKEND", "notification")).await
 }
 
 /// Everything that is told of a process, to the end.
@@ -68,17 +74,19 @@ fn codes(events: &[ObserverEvent]) -> Vec<i32> {
 
 #[tokio::test]
 async fn two_thousand_programs_are_seen_two_thousand_times() {
-    let vm = vm().await;
-    for script in [
-        "i=0; while [ $i -lt 2000 ]; do /bin/true; i=$((i+1)); done",
-        "i=0; while [ $i -lt 2000 ]; do /bin/true & i=$((i+1)); [ $((i % 200)) -ne 0 ] || wait; done; wait",
-    ] {
-        let process = shell(&vm, script);
-        let events = told(&process).await;
-        let seen = ["descendant-started", "descendant-exec", "descendant-exited"]
-            .map(|kind| count(&events, kind, &process));
-        assert_eq!(seen, [2000; 3], "{script}");
-        assert_eq!(codes(&events), [0; 2000]);
+    let server = notified("programs").await;
+    for vm in [vm().await, server.vm().await] {
+        for script in [
+            "i=0; while [ $i -lt 2000 ]; do /bin/true; i=$((i+1)); done",
+            "i=0; while [ $i -lt 2000 ]; do /bin/true & i=$((i+1)); [ $((i % 200)) -ne 0 ] || wait; done; wait",
+        ] {
+            let process = shell(&vm, script);
+            let events = told(&process).await;
+            let seen = ["descendant-started", "descendant-exec", "descendant-exited"]
+                .map(|kind| count(&events, kind, &process));
+            assert_eq!(seen, [2000; 3], "{script}");
+            assert_eq!(codes(&events), [0; 2000]);
+        }
     }
 }
 
@@ -95,19 +103,39 @@ async fn every_end_has_its_code_or_its_signal() {
 }
 
 #[tokio::test]
+async fn a_second_best_means_names_its_gaps() {
+    let server = notified("gaps").await;
+    let vm = server.vm().await;
+    let tree = within(vm.observer_capabilities(TraceScope::LaunchedProcessTree)).await.unwrap();
+    let process = tree.category(EventCategory::Process).unwrap();
+    assert_eq!(
+        (process.support, process.backend),
+        (CapabilitySupport::Partial, Some(ObserverBackend::Notification))
+    );
+    assert!(process.gaps.contains(&"killed_early".to_owned()), "{process:?}");
+    let exact = SpawnOptions::new().observe(config().require_exact(true));
+    let refused = within(vm.spawn("true", [""; 0], exact).unwrap().wait()).await.unwrap_err();
+    assert_eq!(refused.code(), Code::UNSUPPORTED);
+}
+
+#[tokio::test]
 async fn what_never_executes_anything_is_seen_too() {
-    let vm = vm().await;
-    let process = shell(&vm, "i=0; while [ $i -lt 2000 ]; do (:); i=$((i+1)); done");
-    let events = told(&process).await;
-    assert_eq!(count(&events, "descendant-started", &process), 2000);
-    assert_eq!(codes(&events), [0; 2000]);
+    let server = notified("forks").await;
+    for vm in [vm().await, server.vm().await] {
+        let process = shell(&vm, "i=0; while [ $i -lt 2000 ]; do (:); i=$((i+1)); done");
+        let events = told(&process).await;
+        assert_eq!(count(&events, "descendant-started", &process), 2000);
+        assert_eq!(codes(&events), [0; 2000]);
+    }
 }
 
 #[tokio::test]
 async fn orphans_are_seen_to_their_end() {
-    let vm = vm().await;
-    let codes = codes(&run(&vm, "i=0; while [ $i -lt 500 ]; do ( (exit 7) & ); i=$((i+1)); done").await);
-    assert_eq!(codes.iter().filter(|code| **code == 7).count(), 500);
+    let server = notified("orphans").await;
+    for vm in [vm().await, server.vm().await] {
+        let codes = codes(&run(&vm, "i=0; while [ $i -lt 500 ]; do ( (exit 7) & ); i=$((i+1)); done").await);
+        assert_eq!(codes.iter().filter(|code| **code == 7).count(), 500);
+    }
 }
 
 #[tokio::test]
@@ -133,16 +161,20 @@ async fn a_daemon_that_outlives_its_root_is_an_orphan_and_has_not_ended() {
 
 #[tokio::test]
 async fn programs_are_told_with_arguments_and_folder() {
-    let vm = vm().await;
-    let events = run(&vm, "cd /tmp && /bin/echo 'a b' '' \"$(printf 'caf\\351')\" >/dev/null; :").await;
-    let exec =
-        events.iter().find(|event| event.kind.argv().next().is_some_and(|arg0| arg0 == "/bin/echo")).unwrap();
-    let Kind::DescendantExec { cwd, truncated: false, .. } = &exec.kind else { panic!("{exec:?}") };
-    assert_eq!(cwd.as_deref(), Some("/tmp"));
-    let argv: Vec<_> = exec.kind.argv().map(OsStr::as_encoded_bytes).collect();
-    assert_eq!(argv, [&b"/bin/echo"[..], b"a b", b"", b"caf\xe9"]);
-    let shell = events.iter().find(|event| event.kind.as_str() == "started").unwrap();
-    assert_eq!(exec.parent_key, shell.key);
+    let server = notified("arguments").await;
+    for vm in [vm().await, server.vm().await] {
+        let events = run(&vm, "cd /tmp && /bin/echo 'a b' '' \"$(printf 'caf\\351')\" >/dev/null; :").await;
+        let exec = events
+            .iter()
+            .find(|event| event.kind.argv().next().is_some_and(|arg0| arg0 == "/bin/echo"))
+            .unwrap();
+        let Kind::DescendantExec { cwd, truncated: false, .. } = &exec.kind else { panic!("{exec:?}") };
+        assert_eq!(cwd.as_deref(), Some("/tmp"));
+        let argv: Vec<_> = exec.kind.argv().map(OsStr::as_encoded_bytes).collect();
+        assert_eq!(argv, [&b"/bin/echo"[..], b"a b", b"", b"caf\xe9"]);
+        let shell = events.iter().find(|event| event.kind.as_str() == "started").unwrap();
+        assert_eq!(exec.parent_key, shell.key);
+    }
 }
 
 #[tokio::test]
@@ -163,23 +195,28 @@ async fn one_that_stops_itself_goes_on_and_ends() {
 
 #[tokio::test]
 async fn pipelines_run_as_if_nobody_looked() {
-    let vm = vm().await;
-    let script = "i=0; while [ $i -lt 800 ]; do echo x | cat | cat >/dev/null || exit 9; i=$((i+1)); done";
-    let process = shell(&vm, script);
-    assert_eq!(count(&told(&process).await, "descendant-exited", &process), 2400);
-    assert_eq!(within(process.wait()).await.unwrap().code, 0);
+    let server = notified("pipelines").await;
+    for vm in [vm().await, server.vm().await] {
+        let script =
+            "i=0; while [ $i -lt 800 ]; do echo x | cat | cat >/dev/null || exit 9; i=$((i+1)); done";
+        let process = shell(&vm, script);
+        assert_eq!(count(&told(&process).await, "descendant-exited", &process), 2400);
+        assert_eq!(within(process.wait()).await.unwrap().code, 0);
+    }
 }
 
 #[tokio::test]
 async fn everything_that_ended_before_is_queued_when_wait_returns() {
-    let vm = vm().await;
-    for _ in 0..100 {
-        let process = shell(&vm, "/bin/true; /bin/false; exit 4");
-        let events = process.observer().unwrap();
-        within(process.wait()).await.unwrap();
-        let found = events.drain();
-        assert_eq!(codes(&found), [0, 1], "{found:?}");
-        assert!(found.iter().any(|event| event.kind.folded_code() == Some(4)), "{found:?}");
+    let server = notified("queued").await;
+    for vm in [vm().await, server.vm().await] {
+        for _ in 0..100 {
+            let process = shell(&vm, "/bin/true; /bin/false; exit 4");
+            let events = process.observer().unwrap();
+            within(process.wait()).await.unwrap();
+            let found = events.drain();
+            assert_eq!(codes(&found), [0, 1], "{found:?}");
+            assert!(found.iter().any(|event| event.kind.folded_code() == Some(4)), "{found:?}");
+        }
     }
 }
 
@@ -239,4 +276,53 @@ async fn files_and_connections_are_told_as_they_are_tried() {
         found.iter().all(|event| event.seq == 0 || event.kind.as_str() == "complete" || event.attempt),
         "{found:?}"
     );
+}
+
+#[tokio::test]
+async fn a_program_runs_on_when_its_keeper_is_killed_and_one_loss_says_so() {
+    let vm = vm().await;
+    let script = "echo up; i=0; while [ $i -lt 300 ]; do /bin/true || exit 9; (:); i=$((i+1)); done; exit 6";
+    for _ in 0..3 {
+        let process = shell(&vm, script);
+        said(&process, "up").await;
+        let sidecar = vm.sidecar().pid().unwrap();
+        let keepers: Vec<_> = children(sidecar)
+            .into_iter()
+            .filter(|pid| {
+                fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm == "agentvm-keeper\n")
+            })
+            .filter(|pid| is_alive(*pid))
+            .collect();
+        assert_eq!(keepers.len(), 1, "one keeper sees all of a VM");
+        kill(keepers[0]);
+        assert_eq!(within(process.wait()).await.unwrap().code, 6);
+        let (events, mut found) = (process.observer().unwrap(), Vec::new());
+        while let Some(event) = within(events.recv()).await {
+            found.push(event);
+        }
+        let losses: Vec<_> = found.iter().filter(|event| event.kind.as_str() == "loss").collect();
+        assert_eq!(losses.len(), 1, "{losses:?}");
+        assert_eq!(losses[0].kind, Kind::Loss { reason: "keeper_gone".to_owned(), count: 0 });
+        let ends: Vec<_> = found.iter().rev().map(|event| event.kind.as_str()).take(2).collect();
+        assert_eq!(ends, ["complete", "exited"]);
+    }
+}
+
+#[tokio::test]
+async fn who_never_reads_loses_the_oldest_and_is_told_how_many() {
+    let vm = vm().await;
+    let config = ObserverConfig::with_categories([EventCategory::File]);
+    let script = "i=0; while [ $i -lt 100000 ]; do : </dev/null; i=$((i+1)); done";
+    let process = vm.spawn("sh", ["-c", script], SpawnOptions::new().observe(config)).unwrap();
+    let events = process.observer().unwrap();
+    assert_eq!(within(process.wait()).await.unwrap().code, 0);
+    let mut found = events.drain();
+    while let Some(event) = within(events.recv()).await {
+        found.push(event);
+    }
+    let Kind::Loss { reason, count } = &found[0].kind else { panic!("{:?}", found[0]) };
+    let kept = found.len() as u64 - 1;
+    assert_eq!((reason.as_str(), kept), (Kind::OVERFLOW, 65_536));
+    assert!(count + kept >= 100_000, "{count}");
+    assert!(found[1..].iter().all(|event| event.kind.as_str() != "loss"));
 }

@@ -30,19 +30,28 @@ impl Server {
         Self::start_allowing(name, &[]).await
     }
 
+    /// With this variable in its environment.
+    pub(crate) async fn start_with(name: &str, variable: (&str, &str)) -> Self {
+        Self::launch(name, &[], &[variable]).await
+    }
+
     /// Allows levels of isolation; without any, the default.
     async fn start_allowing(name: &str, levels: &[&str]) -> Self {
+        Self::launch(name, levels, &[]).await
+    }
+
+    async fn launch(name: &str, levels: &[&str], variables: &[(&str, &str)]) -> Self {
         let folder = std::env::temp_dir().join(format!("agentvm-serve-{name}-{}", std::process::id()));
         fs::create_dir(&folder).unwrap();
         write_token(&folder.join("token"), 0o600);
-        let server = Self { child: Self::launch(&folder, levels), folder };
+        let server = Self { child: Self::spawn(&folder, levels, variables), folder };
         // The file is there a moment before anybody listens.
         let listens = || async { tokio::net::UnixStream::connect(server.socket()).await.is_ok() };
         until("it listens", DEADLINE, listens).await;
         server
     }
 
-    fn launch(folder: &std::path::Path, levels: &[&str]) -> Child {
+    fn spawn(folder: &std::path::Path, levels: &[&str], variables: &[(&str, &str)]) -> Child {
         Command::new(program("agentvm-sidecar"))
             .arg("serve")
             .arg("--listen")
@@ -50,6 +59,7 @@ impl Server {
             .arg("--token-file")
             .arg(folder.join("token"))
             .args(levels.iter().map(|level| format!("--isolation={level}")))
+            .envs(variables.iter().copied())
             .stdin(Stdio::null())
             .spawn()
             .unwrap()
@@ -218,12 +228,12 @@ async fn a_client_that_is_gone_takes_its_vms_with_it_and_no_others() {
 #[tokio::test]
 async fn a_dead_sidecars_socket_is_replaced_and_a_live_ones_is_not() {
     let mut server = Server::start("stale").await;
-    let mut second = Server::launch(&server.folder, &[]);
+    let mut second = Server::spawn(&server.folder, &[], &[]);
     assert!(!second.wait().unwrap().success(), "somebody listens there");
     server.child.kill().unwrap();
     server.child.wait().unwrap();
     assert!(server.socket().exists(), "nobody could remove it");
-    server.child = Server::launch(&server.folder, &[]);
+    server.child = Server::spawn(&server.folder, &[], &[]);
     let connects = || async { AgentOs::create_sidecar(&server.config(TOKEN)).await.is_ok() };
     until("the new one listens", DEADLINE, connects).await;
 }

@@ -20,7 +20,7 @@ struct Run {
     code: i32,
 }
 
-const RUNS: [Run; 8] = [
+const RUNS: [Run; 11] = [
     Run { example: "exec", arguments: &["echo hello"], stdout: "hello\n", code: 0 },
     Run { example: "exec", arguments: &["--time", "true"], stdout: "", code: 0 },
     Run { example: "exec", arguments: &["exit 3"], stdout: "", code: 3 },
@@ -31,6 +31,24 @@ const RUNS: [Run; 8] = [
         arguments: &["--", "echo one; exit 4"],
         stdout: "     2 Monitor failed with status 4\n",
         code: 4,
+    },
+    Run {
+        example: "observe",
+        arguments: &["--", "sh", "-c", "/bin/true; exit 3"],
+        stdout: " descendant-exec /bin/true\n",
+        code: 3,
+    },
+    Run {
+        example: "observe",
+        arguments: &["--summary", "--", "sh", "-c", "echo x > made; :"],
+        stdout: "wrote /workspace/made\n",
+        code: 0,
+    },
+    Run {
+        example: "observe",
+        arguments: &["--json", "--", "sh", "-c", "kill -KILL $$"],
+        stdout: "{\"type\":\"exited\",\"body\":{\"signal\":9}}",
+        code: 137,
     },
     Run { example: "process_tree", arguments: &[], stdout: " stopped ", code: 0 },
     Run { example: "process_tree", arguments: &["--json"], stdout: "\"status\": \"exited\"", code: 0 },

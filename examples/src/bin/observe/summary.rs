@@ -1,0 +1,88 @@
+//! A tree of what ran.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io::{self, Write},
+    time::Duration,
+};
+
+use agentvm_examples::forest;
+use agentvm_sdk::{FileAccess, ObserverEvent, ObserverEventKind, ProcessKey};
+use anstyle::{AnsiColor, Style};
+
+use super::command;
+
+const GOOD: Style = AnsiColor::Green.on_default();
+const BAD: Style = AnsiColor::Red.on_default();
+
+/// What was seen so far.
+#[derive(Default)]
+pub(super) struct Summary {
+    runs: BTreeMap<ProcessKey, Run>,
+    /// Children by their parent, in the order in which they began; those of nobody first.
+    children: BTreeMap<Option<ProcessKey>, Vec<ProcessKey>>,
+    losses: BTreeSet<String>,
+}
+
+/// One process.
+#[derive(Default)]
+struct Run {
+    key: Option<ProcessKey>,
+    pid: u32,
+    command: String,
+    begun_ns: u64,
+    ended_ns: Option<u64>,
+    code: Option<i32>,
+    written: BTreeSet<String>,
+    connected: BTreeSet<String>,
+}
+
+impl Summary {
+    pub(super) fn add(&mut self, event: &ObserverEvent) {
+        if let ObserverEventKind::Loss { reason, count } = &event.kind {
+            self.losses.insert(format!("{}: {reason} ({count})", event.category));
+        }
+        let (Some(key), Some(pid)) = (event.key, event.pid) else { return };
+        let run = self.runs.entry(key).or_insert_with(|| {
+            self.children.entry(event.parent_key).or_default().push(key);
+            Run { key: Some(key), pid, begun_ns: event.mono_ns, ..Run::default() }
+        });
+        match &event.kind {
+            kind @ ObserverEventKind::DescendantExec { .. } => run.command = command(kind),
+            ObserverEventKind::FileOpen { access: FileAccess::Write | FileAccess::ReadWrite, .. } => {
+                run.written.extend(event.kind.path().map(|path| path.display().to_string()));
+            }
+            ObserverEventKind::NetworkConnect { address } => _ = run.connected.insert(address.to_string()),
+            _ => {}
+        }
+        if let Some(code) = event.kind.folded_code() {
+            (run.code, run.ended_ns) = (Some(code), Some(event.mono_ns));
+        }
+    }
+
+    pub(super) fn write(&self, output: &mut impl Write) -> io::Result<()> {
+        let of =
+            |parent| self.children.get(&parent).into_iter().flatten().filter_map(|key| self.runs.get(key));
+        let roots: Vec<_> = of(None).collect();
+        forest::draw(output, roots.into_iter(), |run| of(run.key).collect(), line)?;
+        self.losses.iter().try_for_each(|loss| writeln!(output, "not seen: {loss}"))
+    }
+}
+
+fn line(run: &Run) -> String {
+    let end = match run.code {
+        Some(0) => format!("{GOOD}0{GOOD:#}"),
+        Some(code) if code < 0 => format!("{BAD}signal {}{BAD:#}", -code),
+        Some(code) => format!("{BAD}{code}{BAD:#}"),
+        None => "runs".to_owned(),
+    };
+    let took = run.ended_ns.map(|ended| Duration::from_nanos(ended.saturating_sub(run.begun_ns)));
+    let took = took.map_or_else(String::new, |took| format!(" {:.1} ms", took.as_secs_f64() * 1000.0));
+    let list = |what: &str, names: &BTreeSet<String>| {
+        let names: Vec<_> = names.iter().map(String::as_str).collect();
+        if names.is_empty() { String::new() } else { format!(", {what} {}", names.join(" ")) }
+    };
+    let (written, connected) = (list("wrote", &run.written), list("connected to", &run.connected));
+    let command = if run.command.is_empty() { "(fork)" } else { &run.command };
+    format!("{} {end}{took} {command}{written}{connected}", run.pid)
+}
