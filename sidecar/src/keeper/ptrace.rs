@@ -22,6 +22,8 @@ pub(super) struct Tracer<'a> {
     proc: &'a Proc,
     tree: ProcessId,
     root: Key,
+    /// Nobody else tells of this tree, who could tell of a process before its beginning is told here.
+    alone: bool,
     /// Every thread of the tree, and the process it belongs to.
     threads: HashMap<Pid, Pid>,
     processes: HashMap<Pid, Process>,
@@ -42,13 +44,20 @@ struct Process {
 
 impl<'a> Tracer<'a> {
     /// For a root that this thread has seized.
-    pub(super) fn new(sink: &'a Sink, proc: &'a Proc, tree: ProcessId, root: (Pid, Seen)) -> Self {
+    pub(super) fn new(
+        sink: &'a Sink,
+        proc: &'a Proc,
+        tree: ProcessId,
+        root: (Pid, Seen),
+        alone: bool,
+    ) -> Self {
         let (pid, seen) = root;
         let mut tracer = Self {
             sink,
             proc,
             tree,
             root: seen.who.key,
+            alone,
             threads: HashMap::new(),
             processes: HashMap::new(),
             met: HashSet::new(),
@@ -64,11 +73,23 @@ impl<'a> Tracer<'a> {
 impl Tracer<'_> {
     /// Returns when nobody is left: whether anything was executed.
     pub(super) fn run(mut self) -> bool {
-        while let Ok(pid) = ptrace::await_change() {
-            if !self.threads.contains_key(&pid) && !self.strangers.contains_key(&pid) {
+        while let Ok((pid, stops)) = ptrace::await_change() {
+            let is_new = !self.threads.contains_key(&pid) && !self.strangers.contains_key(&pid);
+            // It can be looked up while it runs, until its end is taken, which is then still to come.
+            let runs = is_new && stops && self.alone;
+            if is_new && !runs {
                 self.meet(pid);
             }
-            if let Ok(Some(change)) = ptrace::take_change(pid) {
+            let change = ptrace::take_change(pid);
+            if runs && matches!(change, Ok(Some(Change { kind: ChangeKind::Begun, .. }))) {
+                let _ = ptrace::go_on(pid, 0);
+                self.meet(pid);
+                continue;
+            }
+            if runs {
+                self.meet(pid);
+            }
+            if let Ok(Some(change)) = change {
                 self.follow(change);
             }
         }

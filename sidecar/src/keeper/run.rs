@@ -19,6 +19,7 @@ use super::ptrace::Tracer;
 use super::sighting::{Backend, Loss, Orders, Sighting};
 use super::sink::Sink;
 use crate::init::now_ns;
+use crate::isolation::niceness::Niceness;
 use crate::isolation::rlimits::raise_open_files;
 use crate::packet::{self, Packet};
 use crate::sys::notification::Inbox;
@@ -54,6 +55,8 @@ fn prepare(socket: &OwnedFd) -> std::io::Result<Arc<Keeper>> {
     std::panic::set_hook(Box::new(|_| exec::exit_now(101)));
     // Who ignores its children cannot wait for them.
     signals::restore(libc::SIGCHLD);
+    // What it watches waits for it; an ordinary user may not.
+    let _ = Niceness::lower();
     // Each process that is held takes one.
     raise_open_files();
     set_no_new_privs(true)?;
@@ -142,7 +145,7 @@ impl Keeper {
         let listener = listener.transpose().map_err(untaken)?;
         let look: Option<Look<'_>> = match means.process {
             Some(Backend::Ptrace) => {
-                let tracer = Tracer::new(&self.sink, &self.proc, tree, root);
+                let tracer = Tracer::new(&self.sink, &self.proc, tree, root, !trapped);
                 Some(Box::new(|| tracer.run()))
             }
             Some(Backend::Polling) => {

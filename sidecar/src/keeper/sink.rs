@@ -15,7 +15,7 @@ use super::sighting::{Loss, Sighting, What};
 use crate::packet;
 
 /// How long the first of a row waits for others.
-const ROW: Duration = Duration::from_millis(2);
+const ROW: Duration = Duration::from_millis(5);
 
 /// Sightings that wait for the sidecar; more are counted, and told as lost.
 pub(super) const MAX_WAITING: usize = 64 << 10;

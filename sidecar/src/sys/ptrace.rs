@@ -80,10 +80,11 @@ fn request(request: libc::c_uint, pid: Pid, data: libc::c_long) -> rustix::io::R
     check(unsafe { libc::ptrace(request, pid.as_raw_nonzero().get(), 0usize, data) }).map(drop)
 }
 
-/// Waits for a change of any tracee, which stays to be taken; ECHILD if there is no tracee.
-pub(crate) fn await_change() -> rustix::io::Result<Pid> {
+/// Waits for a change of any tracee, which stays to be taken: whose, and whether that is a stop. ECHILD if there is no
+/// tracee.
+pub(crate) fn await_change() -> rustix::io::Result<(Pid, bool)> {
     let change = rustix::io::retry_on_intr(|| wait(libc::P_ALL, 0, libc::WNOWAIT))?;
-    change.map(|(pid, ..)| pid).ok_or(Errno::CHILD)
+    change.map(|(pid, code, _)| (pid, code == libc::CLD_TRAPPED)).ok_or(Errno::CHILD)
 }
 
 /// Takes the change of a tracee; `None` if there is none any more.

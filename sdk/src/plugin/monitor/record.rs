@@ -33,6 +33,9 @@ pub(super) struct Monitor {
     /// It was registered in this session.
     #[serde(skip)]
     pub(super) registered: bool,
+    /// Its run began with another spec.
+    #[serde(skip)]
+    outdated: bool,
 }
 
 /// What an event is made from, beside its text.
@@ -62,6 +65,21 @@ impl Monitor {
             pid: None,
             owned: false,
             registered: false,
+            outdated: false,
+        }
+    }
+
+    /// Takes another spec, for the next run.
+    pub(super) fn respecify(&mut self, spec: MonitorSpec) {
+        self.outdated |= self.life.is_running() && self.spec != spec;
+        self.spec = spec;
+    }
+
+    /// Starts it: one that runs is left alone, unless its run began with another spec.
+    pub(super) fn start(&mut self, now_ms: u64) {
+        let began = if self.outdated { self.life.replace() } else { self.life.start() };
+        if began {
+            self.began(now_ms);
         }
     }
 
@@ -87,6 +105,7 @@ impl Monitor {
     pub(super) fn began(&mut self, now_ms: u64) {
         self.started_at_ms = Some(now_ms);
         self.pid = None;
+        self.outdated = false;
     }
 
     pub(super) fn line(&mut self, stream: MonitorStream, line: Line, origin: Origin<'_>) {

@@ -62,7 +62,7 @@ impl Session {
         self.check_room(new)?;
         for (id, spec) in named {
             let monitor = self.kept.monitors.entry(id.clone()).or_insert_with(|| Monitor::new(spec.clone()));
-            monitor.spec = spec;
+            monitor.respecify(spec);
             let first = !std::mem::replace(&mut monitor.registered, true);
             let starts = first
                 && monitor.spec.arm_on == MonitorArm::SessionStart
@@ -84,14 +84,8 @@ impl Session {
         spec.validate()?;
         let id = spec.id.clone();
         if let Some(monitor) = self.kept.monitors.get_mut(&id) {
-            if monitor.spec == spec {
-                self.begin(&id, now_ms);
-            } else {
-                monitor.spec = spec;
-                if monitor.life.replace() {
-                    monitor.began(now_ms);
-                }
-            }
+            monitor.respecify(spec);
+            monitor.start(now_ms);
         } else {
             spec.id = visible_id(None, &spec)?;
             self.check_room(1)?;
@@ -314,9 +308,8 @@ impl Session {
     fn begin(&mut self, id: &str, now_ms: u64) {
         if self.stage != Stage::Ends
             && let Some(monitor) = self.kept.monitors.get_mut(id)
-            && monitor.life.start()
         {
-            monitor.began(now_ms);
+            monitor.start(now_ms);
         }
     }
 

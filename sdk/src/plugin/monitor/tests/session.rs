@@ -138,6 +138,21 @@ fn a_wake_keeps_the_last_lines_and_counts_the_others() {
 }
 
 #[test]
+fn a_start_of_what_runs_with_an_older_spec_restarts_it() {
+    let mut session = session();
+    let first = run(&mut session, spec("a"));
+    let other = MonitorSpec::new("a", "false");
+    session.register(vec![(None, other.clone())], NOW).unwrap();
+    assert!(!session.is_stopping("a", first), "it gets the new spec with its next run");
+    session.start(other.clone(), NOW).unwrap();
+    assert!(session.is_stopping("a", first));
+    exit(&mut session, "a", first, 0);
+    assert_eq!(session.next("a"), Step::Run { run_id: 2 });
+    session.start(other, NOW).unwrap();
+    assert!(!session.is_stopping("a", 2));
+}
+
+#[test]
 fn a_stop_is_sticky_and_a_start_behind_it_follows_it() {
     let mut session = session();
     let mut first = spec("a");
