@@ -29,7 +29,7 @@ async fn an_example_whose_reader_has_gone_ends_as_a_shell_command_would() {
     assert_eq!(with_reader_that_leaves("spawn", &["yes"], 2).await, Some(141));
     assert_eq!(with_reader_that_leaves("spawn", &[], 0).await, Some(141));
     assert_eq!(
-        with_reader_that_leaves("observe", &["--", "sh", "-c", "yes | head -n 99"], 2).await,
+        with_reader_that_leaves("observe", &["--", "sh", "-c", "yes | head -n 99999"], 2).await,
         Some(141)
     );
     assert_eq!(with_reader_that_leaves("process_tree", &[], 0).await, Some(141));

@@ -1,12 +1,11 @@
 //! The step `tests`: every test executable, once as the caller and, when that is root, once more as an ordinary user.
 //!
 //! Sandboxes are built differently for the two, so half a run proves half. A half that cannot run is said aloud, and
-//! is a failure under CI. Both run at the same time: most tests wait for something more than they compute.
+//! is a failure under CI. One follows the other: together they would take as long, and be in each other's way.
 
 mod half;
 mod ordinary;
 
-use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -31,20 +30,10 @@ pub(super) fn run(gate: &mut Gate) -> Result<()> {
     let built = built.as_ref().context("nothing is built")?;
     let caller = Half::caller(built, root)?;
     let listed = list(built, &caller, &options.libtest)?;
-    let ordinary = caller.is_root().then(|| Half::ordinary(built, root)).transpose()?;
-    let halves: Vec<&Half> = std::iter::once(&caller).chain(&ordinary).collect();
-    let runs = thread::scope(|scope| {
-        let (listed, arguments) = (&listed, &options.libtest);
-        let start = |half| scope.spawn(move || run_half(half, listed, arguments));
-        let running: Vec<_> = halves.into_iter().map(start).collect();
-        running.into_iter().map(|run| run.join().expect("it does not panic")).collect::<Result<Vec<_>>>()
-    })?;
-    let mut complaints = Vec::new();
-    for Run { counted, complained } in runs {
-        *tally += counted;
-        complaints.extend(complained);
-    }
-    if let Some(ordinary) = ordinary {
+    let mut complaints = run_half(&caller, &listed, &options.libtest, tally)?;
+    if caller.is_root() {
+        let ordinary = Half::ordinary(built, root)?;
+        complaints.extend(run_half(&ordinary, &listed, &options.libtest, tally)?);
         complaints.extend(ordinary.left_behind()?);
     } else {
         println!("   as root: not run, since the caller is an ordinary user");
@@ -71,16 +60,14 @@ fn list<'a>(built: &'a Built, half: &Half, arguments: &[String]) -> Result<Vec<L
     Ok(all)
 }
 
-/// What one half came to.
-#[derive(Default)]
-struct Run {
-    counted: Tally,
-    complained: Vec<String>,
-}
-
-/// Runs everything, however much of it fails.
-fn run_half(half: &Half, listed: &[Listed<'_>], arguments: &[String]) -> Result<Run> {
-    let mut all = Run::default();
+/// Runs everything, however much of it fails, and gives what is wrong with it.
+fn run_half(
+    half: &Half,
+    listed: &[Listed<'_>],
+    arguments: &[String],
+    tally: &mut Tally,
+) -> Result<Vec<String>> {
+    let mut complaints = Vec::new();
     for Listed { executable, tests } in listed {
         let start = Instant::now();
         let (end, output) = child::read(half.command(executable).args(arguments), Streams::Both, RUN_LIMIT)?;
@@ -96,8 +83,8 @@ fn run_half(half: &Half, listed: &[Listed<'_>], arguments: &[String]) -> Result<
             "   {name:<13} {passed:>5} of {tests:>5} passed {:>7.1} s  {label}",
             start.elapsed().as_secs_f32()
         );
-        all.counted.add(*tests, passed);
-        all.complained.extend(complaint.map(|text| format!("{label}, {name}: {text}; {end}")));
+        tally.add(*tests, passed);
+        complaints.extend(complaint.map(|text| format!("{label}, {name}: {text}; {end}")));
     }
-    Ok(all)
+    Ok(complaints)
 }
