@@ -213,9 +213,8 @@ fn become_guest_and_exec(
 /// Makes a request one for a process that nobody watches.
 pub(super) fn unwatch(Packet { message, descriptors }: &mut Packet<Start>) {
     if std::mem::take(&mut message.watched) {
-        let before =
-            usize::from(message.text == Text::Memory) + usize::from(message.memory == Some(Memory::Group));
-        drop(descriptors.remove(before));
+        let (text, group) = before_the_watcher(message);
+        drop(descriptors.remove(text + group));
     }
 }
 
@@ -227,10 +226,14 @@ struct Passed<'a> {
     streams: &'a [OwnedFd],
 }
 
+/// How many descriptors there are for the text, and how many for the group.
+fn before_the_watcher(message: &Start) -> (usize, usize) {
+    (usize::from(message.text == Text::Memory), usize::from(message.memory == Some(Memory::Group)))
+}
+
 /// Names the descriptors: exactly those that must be there.
 fn split(Packet { message, descriptors }: &Packet<Start>) -> Result<Passed<'_>, StartFault> {
-    let text = usize::from(message.text == Text::Memory);
-    let group = usize::from(message.memory == Some(Memory::Group));
+    let (text, group) = before_the_watcher(message);
     let watcher = usize::from(message.watched);
     let streams = message.streams.iter().filter(|stream| **stream == Stream::Passed).count();
     if descriptors.len() != text + group + watcher + streams {
