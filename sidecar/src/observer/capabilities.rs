@@ -17,7 +17,10 @@ use super::{
     probe::{Found, probe},
     sighted,
 };
-use crate::{keeper::Backend, zygote::Zygote};
+use crate::{
+    keeper::{self, Backend},
+    zygote::Zygote,
+};
 
 /// Names the only means to be used.
 const BACKEND_ENV: &str = "AGENTVM_OBSERVER_BACKEND";
@@ -71,14 +74,16 @@ pub(super) fn cell(category: EventCategory) -> CategoryCapability {
     match (category, FOUND.get()) {
         (EventCategory::Lifecycle, _) => CategoryCapability::supported(category, ObserverBackend::Spawn),
         (EventCategory::Process, Some(found)) => of_processes(found),
-        (EventCategory::File | EventCategory::Network, Some(Found { calls, .. })) => match calls {
-            Ok(()) => {
-                let gaps = vec!["result".to_owned()];
-                CategoryCapability::partial(category, ObserverBackend::Notification, ATTEMPTS, gaps)
-            }
-            Err(why) => CategoryCapability::unavailable(category, format!("seccomp_unotify(2): {why}")),
-        },
+        (EventCategory::File, Some(found)) => of_calls(category, found, keeper::of_files()),
+        (EventCategory::Network, Some(found)) => of_calls(category, found, keeper::of_network()),
         _ => CategoryCapability::unavailable(category, "it was not tried"),
+    }
+}
+
+fn of_calls(category: EventCategory, found: &Found, gaps: &[&str]) -> CategoryCapability {
+    match &found.calls {
+        Ok(()) => CategoryCapability::partial(category, ObserverBackend::Notification, ATTEMPTS, names(gaps)),
+        Err(why) => CategoryCapability::unavailable(category, format!("seccomp_unotify(2): {why}")),
     }
 }
 
@@ -91,11 +96,14 @@ fn of_processes(found: &Found) -> CategoryCapability {
     let failures: Vec<_> =
         found.process.iter().take_while(|(_, tried)| tried.is_err()).filter_map(failed).collect();
     match best {
-        Some((Backend::Ptrace, _)) => CategoryCapability::supported(category, ObserverBackend::Ptrace),
+        Some((backend @ Backend::Ptrace, _)) => CategoryCapability {
+            gaps: names(keeper::of_processes(*backend)),
+            ..CategoryCapability::supported(category, ObserverBackend::Ptrace)
+        },
         Some((backend, _)) => {
-            let (misses, gaps) = misses(*backend);
-            let reason = failures.into_iter().chain([misses.to_owned()]).collect::<Vec<_>>().join("; ");
-            let gaps = gaps.iter().map(|gap| (*gap).to_owned()).collect();
+            let misses = misses(*backend).to_owned();
+            let reason = failures.into_iter().chain([misses]).collect::<Vec<_>>().join("; ");
+            let gaps = names(keeper::of_processes(*backend));
             CategoryCapability::partial(category, sighted::backend(*backend), reason, gaps)
         }
         None => CategoryCapability::unavailable(category, failures.join("; ")),
@@ -103,11 +111,15 @@ fn of_processes(found: &Found) -> CategoryCapability {
 }
 
 /// What a second best means does not see.
-fn misses(backend: Backend) -> (&'static str, &'static [&'static str]) {
+fn misses(backend: Backend) -> &'static str {
     match backend {
-        Backend::Polling => ("what is over between two looks is not seen", &["sampled"]),
-        _ => ("what is killed before its first call is not seen, nor are stops", &["killed_early", "stops"]),
+        Backend::Polling => "what is over between two looks is not seen",
+        _ => "what is killed before its first call is not seen, nor are stops",
     }
+}
+
+fn names(gaps: &[&str]) -> Vec<String> {
+    gaps.iter().map(|gap| (*gap).to_owned()).collect()
 }
 
 /// Whether a category is seen at all.

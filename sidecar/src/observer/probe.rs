@@ -21,22 +21,30 @@ const LIMIT: Duration = Duration::from_secs(10);
 const LEVELS: [Isolation; 3] = [Isolation::Sandbox, Isolation::Confined, Isolation::None];
 /// Makes a child that ends with 7, and opens a file.
 const SCRIPT: &str = "(exit 7); : < /dev/null";
+/// The same, of a child that lasts for ten looks.
+const LASTING: &str = "(sleep 0.2; exit 7)";
 const TREE: ProcessId = ProcessId(1);
 
 /// What was found; each with why it cannot be had.
 #[derive(Debug)]
 pub(super) struct Found {
+    /// The last is the first that works, if one does.
     pub(super) process: Vec<(Backend, Result<(), String>)>,
     /// Files and the network: by notification alone.
     pub(super) calls: Result<(), String>,
 }
 
-/// Tries everything.
+/// Tries the means of the ladder up to the first that works, which is the best, and listeners.
 pub(super) async fn probe(zygote: &Zygote, ladder: &[Backend]) -> Found {
     let mut process = Vec::new();
     for backend in ladder {
         let wanted = Wanted { process: true, ..Wanted::default() };
-        process.push((*backend, attempt(zygote, wanted, Some(*backend)).await));
+        let tried = attempt(zygote, wanted, Some(*backend)).await;
+        let works = tried.is_ok();
+        process.push((*backend, tried));
+        if works {
+            break;
+        }
     }
     let wanted = Wanted { file: true, network: true, ..Wanted::default() };
     Found { process, calls: attempt(zygote, wanted, None).await }
@@ -66,7 +74,8 @@ async fn see(booted: &mut Booted, orders: &Orders) -> Result<(), String> {
     let failed = |error: io::Error| format!("no keeper: {error}");
     let (keeper, mut sightings) = Keeper::start(orders).map_err(failed)?;
     let watcher = keeper.expect(TREE).map_err(failed)?;
-    booted.commands.start(TREE, shell(booted, watcher));
+    let script = if orders.ladder == [Backend::Polling] { LASTING } else { SCRIPT };
+    booted.commands.start(TREE, shell(booted, script, watcher));
     let mut seen = Vec::new();
     while let Some(sighted) = sightings.next().await {
         seen.extend(sighted);
@@ -81,11 +90,11 @@ async fn see(booted: &mut Booted, orders: &Orders) -> Result<(), String> {
     Err("the keeper has ended".to_owned())
 }
 
-fn shell(booted: &Booted, watcher: OwnedFd) -> StartSpec {
+fn shell(booted: &Booted, script: &str, watcher: OwnedFd) -> StartSpec {
     let bytes = |(key, value): (&String, &String)| (key.clone().into_bytes(), value.clone().into_bytes());
     let environment = booted.environment.iter().map(bytes).collect();
     StartSpec {
-        args: vec![b"-c".to_vec(), SCRIPT.into()],
+        args: vec![b"-c".to_vec(), script.into()],
         watcher: Some(watcher),
         ..StartSpec::new("/bin/sh", environment, &booted.cwd)
     }
