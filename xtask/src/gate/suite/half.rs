@@ -1,6 +1,7 @@
 //! One half of the test run: who runs the executables, from where, and in which environment.
 
 use std::fs;
+use std::num::NonZero;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -61,6 +62,7 @@ impl Half {
             .env("CARGO_MANIFEST_DIR", package)
             .env("INSTA_WORKSPACE_ROOT", &self.source)
             .env("AGENTVM_TEST_BIN_DIR", &self.binaries)
+            .env("RUST_TEST_THREADS", test_threads().to_string())
             .envs(SETTINGS);
         command
     }
@@ -69,4 +71,10 @@ impl Half {
     pub(in crate::gate) fn left_behind(&self) -> Result<Option<String>> {
         self.ordinary.as_ref().map_or(Ok(None), Ordinary::end_stragglers)
     }
+}
+
+/// How many tests of one executable run at once: more than there are processors, as many of them mostly wait.
+fn test_threads() -> usize {
+    let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
+    processors + processors.div_ceil(2)
 }
