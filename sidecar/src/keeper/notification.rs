@@ -19,7 +19,7 @@ use rustix::time::Timespec;
 use super::calls::{self, Kind, Reader};
 use super::held::{Held, Image};
 use super::proc::{Proc, Seen, pid_of};
-use super::sighting::{Executed, Key, Loss, Sighting, Subject, Wanted, What};
+use super::sighting::{Executed, Key, Sighting, Subject, Wanted, What};
 use super::sink::Sink;
 use crate::init::now_ns;
 use crate::sys::notification::{self, Call, Inbox};
@@ -173,7 +173,12 @@ impl<'a> Listener<'a> {
         {
             return Some(*process);
         }
-        let seen = self.proc.see(thread)?;
+        let Some(seen) = self.proc.see(thread) else {
+            if self.proc.ran_short() {
+                self.sink.lose(self.tree);
+            }
+            return None;
+        };
         let process = pid_of(seen.who.key.host_pid)?;
         self.meet(process, seen, MAX_DEPTH);
         if seen.is_thread {
@@ -191,10 +196,7 @@ impl<'a> Listener<'a> {
             Ok(()) => {}
             // It was killed meanwhile.
             Err(Errno::SRCH) => return,
-            Err(_) => {
-                self.sink.tell(Sighting::Lost { tree: Some(self.tree), loss: Loss::TooMany, count: 1 });
-                return;
-            }
+            Err(_) => return self.sink.lose(self.tree),
         }
         let parent = pid_of(seen.parent).filter(|_| seen.parent != self.outside && depth > 0);
         if let Some(parent) = parent

@@ -79,12 +79,16 @@ async fn see(booted: &mut Booted, orders: &Orders) -> Result<(), String> {
     let mut seen = Vec::new();
     while let Some(sighted) = sightings.next().await {
         seen.extend(sighted);
-        let Some(last) = seen.last() else { continue };
-        match last {
-            Sighting::Unwatched { errno, .. } => return Err(errno::text(*errno)),
-            Sighting::Done { .. } if is_all_there(&seen, orders.wanted) => return Ok(()),
-            Sighting::Done { .. } => return Err("not all of what a process did was seen".to_owned()),
-            _ => {}
+        let refused = seen.iter().find_map(|sighting| match sighting {
+            Sighting::Unwatched { errno, .. } => Some(*errno),
+            _ => None,
+        });
+        if let Some(errno) = refused {
+            return Err(errno::text(errno));
+        }
+        if matches!(seen.last(), Some(Sighting::Done { .. })) {
+            let all = is_all_there(&seen, orders.wanted);
+            return all.then_some(()).ok_or_else(|| "not all of what a process did was seen".to_owned());
         }
     }
     Err("the keeper has ended".to_owned())
