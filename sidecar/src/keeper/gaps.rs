@@ -2,13 +2,16 @@
 
 use super::sighting::Backend;
 
-/// Of processes.
-pub fn of_processes(backend: Backend) -> &'static [&'static str] {
+/// Of processes; `records`: forks are recorded beside notification.
+pub fn of_processes(backend: Backend, records: bool) -> &'static [&'static str] {
     match backend {
         // Everything is seen; a program that traces others itself is refused that.
         Backend::Ptrace => &["debugger"],
-        // Who is killed before a call that is asked about is not seen, nor are stops, nor what ran before; a program that
-        // wants a listener of its own is refused that.
+        // Who is killed before a call that is asked about is not seen, or its end is not known, nor are stops, nor what ran
+        // before; a program that wants a listener of its own is refused that.
+        Backend::Notification if records => {
+            &["killed_early_codes", "unreadable_programs", "stops", "adopted", "nested_listener"]
+        }
         Backend::Notification => &["killed_early", "stops", "adopted", "nested_listener"],
         // What is short is not seen, and codes only of what was; nor are stops, nor what ran before.
         Backend::Polling => &["sampled", "stops", "adopted"],

@@ -28,6 +28,10 @@ const BACKEND_ENV: &str = "AGENTVM_OBSERVER_BACKEND";
 const NOT_SYSTEM_WIDE: &str = "this sidecar looks at nothing but its own VMs; the kernel's process connector would take root of the host";
 /// Why files and the network are seen in part.
 const ATTEMPTS: &str = "calls are seen when they are tried, not what comes of them";
+/// What notification misses, with records of forks and without.
+const RECORDED: &str =
+    "how a child ends that is killed before its first call may not be known, and stops are not seen";
+const UNRECORDED: &str = "what is killed before its first call is not seen, for which perf_event_open(2) is needed (kernel.perf_event_paranoid at most 2, and a seccomp profile that has it), nor are stops";
 
 static FOUND: OnceCell<Found> = OnceCell::const_new();
 
@@ -97,13 +101,13 @@ fn of_processes(found: &Found) -> CategoryCapability {
         found.process.iter().take_while(|(_, tried)| tried.is_err()).filter_map(failed).collect();
     match best {
         Some((backend @ Backend::Ptrace, _)) => CategoryCapability {
-            gaps: names(keeper::of_processes(*backend)),
+            gaps: names(keeper::of_processes(*backend, found.records)),
             ..CategoryCapability::supported(category, ObserverBackend::Ptrace)
         },
         Some((backend, _)) => {
-            let misses = misses(*backend).to_owned();
+            let misses = misses(*backend, found.records).to_owned();
             let reason = failures.into_iter().chain([misses]).collect::<Vec<_>>().join("; ");
-            let gaps = names(keeper::of_processes(*backend));
+            let gaps = names(keeper::of_processes(*backend, found.records));
             CategoryCapability::partial(category, sighted::backend(*backend), reason, gaps)
         }
         None => CategoryCapability::unavailable(category, failures.join("; ")),
@@ -111,15 +115,21 @@ fn of_processes(found: &Found) -> CategoryCapability {
 }
 
 /// What a second best means does not see.
-fn misses(backend: Backend) -> &'static str {
+fn misses(backend: Backend, records: bool) -> &'static str {
     match backend {
         Backend::Polling => "what is over between two looks is not seen",
-        _ => "what is killed before its first call is not seen, nor are stops",
+        _ if records => RECORDED,
+        _ => UNRECORDED,
     }
 }
 
 fn names(gaps: &[&str]) -> Vec<String> {
     gaps.iter().map(|gap| (*gap).to_owned()).collect()
+}
+
+/// Whether forks are recorded beside notification.
+pub(super) fn has_records() -> bool {
+    FOUND.get().is_some_and(|found| found.records)
 }
 
 /// Whether a category is seen at all.

@@ -19,40 +19,46 @@ use crate::{
 const LIMIT: Duration = Duration::from_secs(10);
 /// Levels to try it in, the strongest first.
 const LEVELS: [Isolation; 3] = [Isolation::Sandbox, Isolation::Confined, Isolation::None];
-/// Makes a child that ends with 7, and opens a file.
-const SCRIPT: &str = "(exit 7); : < /dev/null";
-/// The same, of a child that lasts for ten looks.
+/// Makes a child that ends with 7, another that is killed before it makes any call, and opens a file.
+const SCRIPT: &str = "(exit 7); (while :; do :; done) & kill -9 $!; wait $!; : < /dev/null";
+const CHILDREN: usize = 2;
+/// Makes a child that lasts for ten looks.
 const LASTING: &str = "(sleep 0.2; exit 7)";
 const TREE: ProcessId = ProcessId(1);
 
 /// What was found; each with why it cannot be had.
 #[derive(Debug)]
 pub(super) struct Found {
-    /// The last is the first that works, if one does.
     pub(super) process: Vec<(Backend, Result<(), String>)>,
+    /// Forks are recorded beside notification.
+    pub(super) records: bool,
     /// Files and the network: by notification alone.
     pub(super) calls: Result<(), String>,
 }
 
-/// Tries the means of the ladder up to the first that works, which is the best, and listeners.
+/// Tries everything.
 pub(super) async fn probe(zygote: &Zygote, ladder: &[Backend]) -> Found {
-    let mut process = Vec::new();
+    let (mut process, mut records): (Vec<(Backend, Result<(), String>)>, _) = (Vec::new(), false);
     for backend in ladder {
         let wanted = Wanted { process: true, ..Wanted::default() };
-        let tried = attempt(zygote, wanted, Some(*backend)).await;
-        let works = tried.is_ok();
-        process.push((*backend, tried));
-        if works {
-            break;
+        // It takes a while, and is used only where nothing else works.
+        if *backend == Backend::Polling && process.iter().any(|(_, tried)| tried.is_ok()) {
+            continue;
         }
+        let seen = attempt(zygote, wanted, Some(*backend)).await;
+        if *backend == Backend::Notification {
+            records = seen.as_ref().is_ok_and(|seen| forks(seen) == CHILDREN);
+        }
+        process.push((*backend, seen.map(drop)));
     }
     let wanted = Wanted { file: true, network: true, ..Wanted::default() };
-    Found { process, calls: attempt(zygote, wanted, None).await }
+    Found { process, records, calls: attempt(zygote, wanted, None).await.map(drop) }
 }
 
-async fn attempt(zygote: &Zygote, wanted: Wanted, backend: Option<Backend>) -> Result<(), String> {
+async fn attempt(zygote: &Zygote, wanted: Wanted, backend: Option<Backend>) -> Result<Vec<Sighting>, String> {
     let mut booted = boot(zygote).await?;
-    let orders = Orders { wanted, ladder: backend.into_iter().collect(), require_exact: false };
+    let ladder = backend.into_iter().collect();
+    let orders = Orders { wanted, ladder, require_exact: false, records: true };
     let seen = timeout(LIMIT, see(&mut booted, &orders)).await;
     booted.commands.end();
     while booted.events.next().await != Event::Ended {}
@@ -70,7 +76,7 @@ async fn boot(zygote: &Zygote) -> Result<Booted, String> {
     Err(cause)
 }
 
-async fn see(booted: &mut Booted, orders: &Orders) -> Result<(), String> {
+async fn see(booted: &mut Booted, orders: &Orders) -> Result<Vec<Sighting>, String> {
     let failed = |error: io::Error| format!("no keeper: {error}");
     let (keeper, mut sightings) = Keeper::start(orders).map_err(failed)?;
     let watcher = keeper.expect(TREE).map_err(failed)?;
@@ -88,7 +94,7 @@ async fn see(booted: &mut Booted, orders: &Orders) -> Result<(), String> {
         }
         if matches!(seen.last(), Some(Sighting::Done { .. })) {
             let all = is_all_there(&seen, orders.wanted);
-            return all.then_some(()).ok_or_else(|| "not all of what a process did was seen".to_owned());
+            return all.then_some(seen).ok_or_else(|| "not all of what a process did was seen".to_owned());
         }
     }
     Err("the keeper has ended".to_owned())
@@ -102,6 +108,11 @@ fn shell(booted: &Booted, script: &str, watcher: OwnedFd) -> StartSpec {
         watcher: Some(watcher),
         ..StartSpec::new("/bin/sh", environment, &booted.cwd)
     }
+}
+
+fn forks(seen: &[Sighting]) -> usize {
+    let forked = |sighting: &&Sighting| matches!(sighting, Sighting::Saw { what: What::Forked { .. }, .. });
+    seen.iter().filter(forked).count()
 }
 
 fn is_all_there(seen: &[Sighting], wanted: Wanted) -> bool {
