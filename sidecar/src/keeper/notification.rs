@@ -3,8 +3,8 @@
 //!
 //! Processes are met at the first such call, their own or that by which their parent ends, and are then held by a pidfd,
 //! which tells their end and code. A fork is never asked about, nor is what shells cannot have interrupted; so a child
-//! that is killed before its first call is not seen. What was executed is looked up once it has been: a call to execute
-//! may fail.
+//! that is killed before its first call is only seen where the kernel records forks ([`Records`]). What was executed is
+//! looked up once it has been: a call to execute may fail.
 
 use std::collections::{BTreeSet, HashMap};
 use std::os::fd::OwnedFd;
@@ -19,17 +19,22 @@ use rustix::time::Timespec;
 use super::calls::{self, Kind, Reader};
 use super::held::{Held, Image};
 use super::proc::{Proc, Seen, pid_of};
+use super::records::{Record, Records};
 use super::sighting::{Executed, Key, Loss, Sighting, Subject, Wanted, What};
 use super::sink::Sink;
-use crate::init::now_ns;
+use crate::init::{now_ns, ticks_at};
 use crate::sys::notification::{self, Call, Inbox};
 
-/// What an epoll event is about; else it is a process, whose pid is never 0.
+/// What an epoll event is about; else it is a process, whose pid is neither.
 const LISTENER: u64 = 0;
+const RECORDS: u64 = u64::MAX;
 
 /// Until it is first looked whether something was executed; doubled each time, for so many times.
 const FIRST_LOOK: Duration = Duration::from_millis(2);
 const LOOKS: u32 = 9;
+
+/// Of whom nobody knows how it has ended.
+const UNKNOWN_END: What = What::Exited { code: None, signal: None };
 
 /// Ancestors that are met together at most.
 const MAX_DEPTH: usize = 64;
@@ -49,6 +54,9 @@ pub(super) struct Listener<'a> {
     processes: HashMap<Pid, Process>,
     /// Threads of those that are no main threads.
     threads: HashMap<Pid, Pid>,
+    records: Option<Records>,
+    /// Those of whom a record tells that they were made, but who were over before anybody could look.
+    gone: HashMap<Pid, Subject>,
     /// When to look at whom.
     looks: BTreeSet<(Instant, i32)>,
     executed: bool,
@@ -88,11 +96,22 @@ impl<'a> Listener<'a> {
             outside: seen.parent,
             processes: HashMap::new(),
             threads: HashMap::new(),
+            records: None,
+            gone: HashMap::new(),
             looks: BTreeSet::new(),
             executed: !wanted.process,
         };
         watch.hold(pid, seen.who)?;
         Ok(watch)
+    }
+
+    /// Reads records, too.
+    pub(super) fn read(&mut self, records: Records) -> rustix::io::Result<()> {
+        for ring in records.watched() {
+            epoll::add(&self.epoll, ring, EventData::new_u64(RECORDS), EventFlags::IN)?;
+        }
+        self.records = Some(records);
+        Ok(())
     }
 
     /// Answers until nobody is left: whether anything was executed, as far as that is looked at.
@@ -105,6 +124,8 @@ impl<'a> Listener<'a> {
                 Ok(_) | Err(Errno::INTR) => self.look(),
                 Err(_) => break,
             }
+            // Whoever asks, or has ended, was made before.
+            self.take_records();
             for event in events {
                 let flags = event.flags;
                 match event.data.u64() {
@@ -113,6 +134,7 @@ impl<'a> Listener<'a> {
                         let _ = epoll::delete(&self.epoll, &self.socket);
                         listening = false;
                     }
+                    RECORDS => {}
                     pid => {
                         if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
                             self.ended(pid);
@@ -120,8 +142,49 @@ impl<'a> Listener<'a> {
                     }
                 }
             }
+            if !listening {
+                self.take_records();
+            }
+        }
+        for (_, who) in std::mem::take(&mut self.gone) {
+            self.tell_process(who, UNKNOWN_END);
         }
         self.executed
+    }
+
+    /// Takes what was recorded since the last time.
+    fn take_records(&mut self) {
+        let records = self.records.as_mut().map_or_else(Vec::new, Records::take);
+        for record in records {
+            match record {
+                Record::Forked { pid, parent, at_ns } => self.forked(pid, parent, at_ns),
+                Record::Ended { pid, at_ns } => {
+                    if let Some(who) = self.gone.remove(&pid) {
+                        self.sink.tell(self.sighting_at(who, at_ns, UNKNOWN_END));
+                    }
+                }
+                Record::Lost { count } => {
+                    self.sink.tell(Sighting::Lost { tree: Some(self.tree), loss: Loss::Overflow, count });
+                }
+            }
+        }
+    }
+
+    /// Meets a process that a record tells of, if that is still to be had.
+    fn forked(&mut self, pid: Pid, parent: u32, at_ns: u64) {
+        if self.processes.contains_key(&pid) {
+            return;
+        }
+        // One that began later only has the same pid.
+        let start_ticks = ticks_at(at_ns);
+        let seen = self.proc.see(pid).filter(|seen| seen.who.key.start_ticks <= start_ticks);
+        let met = seen.is_some_and(|seen| self.meet(pid, Seen { parent, ..seen }, MAX_DEPTH));
+        if !met {
+            let key = Key { host_pid: pid.as_raw_nonzero().get().unsigned_abs(), start_ticks };
+            let who = seen.map_or(Subject { key, pid: None }, |seen| seen.who);
+            self.sink.tell(self.sighting_at(who, at_ns, self.beginning(pid_of(parent))));
+            self.gone.insert(pid, who);
+        }
     }
 
     fn answer(&mut self) {
@@ -182,18 +245,17 @@ impl<'a> Listener<'a> {
         Some(process)
     }
 
-    /// Meets a process, and first its parent.
-    fn meet(&mut self, pid: Pid, seen: Seen, depth: usize) {
+    /// Meets a process, and first its parent; false if it was killed meanwhile.
+    fn meet(&mut self, pid: Pid, seen: Seen, depth: usize) -> bool {
         if self.processes.contains_key(&pid) {
-            return;
+            return true;
         }
         match self.hold(pid, seen.who) {
             Ok(()) => {}
-            // It was killed meanwhile.
-            Err(Errno::SRCH) => return,
+            Err(Errno::SRCH) => return false,
             Err(_) => {
                 self.sink.tell(Sighting::Lost { tree: Some(self.tree), loss: Loss::TooMany, count: 1 });
-                return;
+                return true;
             }
         }
         let parent = pid_of(seen.parent).filter(|_| seen.parent != self.outside && depth > 0);
@@ -207,9 +269,16 @@ impl<'a> Listener<'a> {
         if let Some(parent) = parent {
             self.settle(parent);
         }
-        let parent = parent.and_then(|parent| self.processes.get(&parent)).map(|parent| parent.held.who.key);
-        let beginning = parent.map_or(What::Adopted { parent: None }, |parent| What::Forked { parent });
-        self.tell_process(seen.who, beginning);
+        self.tell_process(seen.who, self.beginning(parent));
+        true
+    }
+
+    fn beginning(&self, parent: Option<Pid>) -> What {
+        let known = |pid| {
+            self.processes.get(&pid).map(|known| known.held.who).or_else(|| self.gone.get(&pid).copied())
+        };
+        let parent = parent.and_then(known).map(|parent| parent.key);
+        parent.map_or(What::Adopted { parent: None }, |parent| What::Forked { parent })
     }
 
     fn meet_children(&mut self, pid: Pid) {
@@ -316,7 +385,11 @@ impl<'a> Listener<'a> {
     }
 
     fn sighting(&self, who: Subject, what: What) -> Sighting {
-        Sighting::Saw { tree: Some(self.tree), who, at_ns: now_ns(), what }
+        self.sighting_at(who, now_ns(), what)
+    }
+
+    fn sighting_at(&self, who: Subject, at_ns: u64, what: What) -> Sighting {
+        Sighting::Saw { tree: Some(self.tree), who, at_ns, what }
     }
 }
 

@@ -50,7 +50,7 @@ impl Proc {
         let is_thread = process != pid.get().unsigned_abs();
         let stat = self.read(&format!("{process}/stat"), &mut buffer)?;
         let key = Key { host_pid: process, start_ticks: start_ticks(stat)? };
-        Some(Seen { who: Subject { key, pid: pid_inside }, is_thread, is_zombie, parent })
+        Some(Seen { who: Subject { key, pid: Some(pid_inside) }, is_thread, is_zombie, parent })
     }
 
     /// The program a process executes.

@@ -16,6 +16,7 @@ use super::notification::Listener;
 use super::polling::Poller;
 use super::proc::{Proc, Seen};
 use super::ptrace::Tracer;
+use super::records::Records;
 use super::sighting::{Backend, Loss, Orders, Sighting};
 use super::sink::Sink;
 use crate::init::now_ns;
@@ -109,7 +110,7 @@ impl Keeper {
     /// Takes a child under watch, lets it go on, and returns when nothing of its tree is left: whether there was one.
     fn watch_from(&self, tree: ProcessId, waiting: Waiting<'_>) -> bool {
         // The pid may be somebody else's only if the child was killed meanwhile.
-        let seen = self.proc.see(waiting.pid).filter(|seen| seen.who.pid == waiting.pid_inside);
+        let seen = self.proc.see(waiting.pid).filter(|seen| seen.who.pid == Some(waiting.pid_inside));
         let Some(seen) = seen else { return false };
         match Means::take(&self.orders, &waiting)
             .and_then(|means| self.begin(tree, means, (waiting.pid, seen)))
@@ -141,8 +142,15 @@ impl Keeper {
             Listener::new(&self.sink, &self.proc, tree, wanted, (listener, inbox), root)
         });
         let trapped = listener.is_some();
+        let records = self.orders.records && means.process == Some(Backend::Notification);
         let untaken = |errno| Untaken { errno, goes_on: !trapped };
-        let listener = listener.transpose().map_err(untaken)?;
+        let mut listener = listener.transpose().map_err(untaken)?;
+        // What it can do without is only told to be missed.
+        if let Some(listener) = listener.as_mut().filter(|_| records)
+            && Records::of(root.0).and_then(|records| listener.read(records)).is_err()
+        {
+            self.sink.tell(Sighting::Lost { tree: Some(tree), loss: Loss::TooMany, count: 0 });
+        }
         let look: Option<Look<'_>> = match means.process {
             Some(Backend::Ptrace) => {
                 let tracer = Tracer::new(&self.sink, &self.proc, tree, root, !trapped);

@@ -25,6 +25,10 @@ const BACKEND_ENV: &str = "AGENTVM_OBSERVER_BACKEND";
 const NOT_SYSTEM_WIDE: &str = "this sidecar looks at nothing but its own VMs; the kernel's process connector would take root of the host";
 /// Why files and the network are seen in part.
 const ATTEMPTS: &str = "calls are seen when they are tried, not what comes of them";
+/// What notification misses, with records of forks and without.
+const RECORDED: &str =
+    "how a child ends that is killed before its first call may not be known, and stops are not seen";
+const UNRECORDED: &str = "what is killed before its first call is not seen, for which perf_event_open(2) is needed (kernel.perf_event_paranoid at most 2, and a seccomp profile that has it), nor are stops";
 
 static FOUND: OnceCell<Found> = OnceCell::const_new();
 
@@ -93,7 +97,7 @@ fn of_processes(found: &Found) -> CategoryCapability {
     match best {
         Some((Backend::Ptrace, _)) => CategoryCapability::supported(category, ObserverBackend::Ptrace),
         Some((backend, _)) => {
-            let (misses, gaps) = misses(*backend);
+            let (misses, gaps) = misses(*backend, found.records);
             let reason = failures.into_iter().chain([misses.to_owned()]).collect::<Vec<_>>().join("; ");
             let gaps = gaps.iter().map(|gap| (*gap).to_owned()).collect();
             CategoryCapability::partial(category, sighted::backend(*backend), reason, gaps)
@@ -103,11 +107,17 @@ fn of_processes(found: &Found) -> CategoryCapability {
 }
 
 /// What a second best means does not see.
-fn misses(backend: Backend) -> (&'static str, &'static [&'static str]) {
+fn misses(backend: Backend, records: bool) -> (&'static str, &'static [&'static str]) {
     match backend {
         Backend::Polling => ("what is over between two looks is not seen", &["sampled"]),
-        _ => ("what is killed before its first call is not seen, nor are stops", &["killed_early", "stops"]),
+        _ if records => (RECORDED, &["killed_early_codes", "unreadable_programs", "stops"]),
+        _ => (UNRECORDED, &["killed_early", "stops"]),
     }
+}
+
+/// Whether forks are recorded beside notification.
+pub(super) fn has_records() -> bool {
+    FOUND.get().is_some_and(|found| found.records)
 }
 
 /// Whether a category is seen at all.

@@ -24,6 +24,7 @@ mod monitor_restore;
 mod monitor_stop;
 mod monitor_wake;
 mod observe;
+mod observe_early;
 mod observe_tree;
 mod options;
 mod output;

@@ -112,7 +112,7 @@ async fn a_second_best_means_names_its_gaps() {
         (process.support, process.backend),
         (CapabilitySupport::Partial, Some(ObserverBackend::Notification))
     );
-    assert!(process.gaps.contains(&"killed_early".to_owned()), "{process:?}");
+    assert!(process.gaps.contains(&"stops".to_owned()), "{process:?}");
     let exact = SpawnOptions::new().observe(config().require_exact(true));
     let refused = within(vm.spawn("true", [""; 0], exact).unwrap().wait()).await.unwrap_err();
     assert_eq!(refused.code(), Code::UNSUPPORTED);
