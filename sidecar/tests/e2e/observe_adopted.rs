@@ -1,6 +1,6 @@
 //! What runs already when its VM is observed.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use agentvm_sdk::{
     AgentOs, AgentOsConfig, EventCategory, Isolation, ObserverConfig, ObserverEvent,
@@ -9,7 +9,7 @@ use agentvm_sdk::{
 
 use crate::fixture::{FIXTURE, OnHost, let_in};
 use crate::observed::{assert_in_order, config, losses};
-use crate::support::{inits, is_alive, said, sh, sidecar, tree, until, vm, within};
+use crate::support::{inits, is_alive, said, sh, tree, until, vm, vm_with, within};
 
 /// Starts what nobody observes, and waits until it is up.
 async fn started(vm: &AgentOs, command: &str, args: &[&str]) -> Process {
@@ -76,6 +76,31 @@ async fn a_tree_that_runs_already_is_told_and_seen_from_then_on() {
     told.extend(everything(&vm, &events).await);
     assert_in_order(&told);
     assert_eq!(losses(&told), Vec::<&Kind>::new());
+}
+
+#[tokio::test]
+async fn what_forks_all_the_time_is_taken_whole() {
+    // Orphans, too: they become init's children, between a look and the next. Each has ended before the next begins.
+    const SCRIPT: &str = "fork() { until [ -e enough ]; do ( (exit 7) & ) | cat; (exit 3); done; }
+        fork & fork & echo up; wait; exit 4";
+    for isolation in [Isolation::Sandbox, Isolation::None] {
+        let vm = vm_with(AgentOsConfig::new().isolation(isolation)).await;
+        let process = started(&vm, "sh", &["-c", SCRIPT]).await;
+        let (events, mut told) = observe(&vm, 500).await;
+        assert_eq!(sh(&vm, "touch enough").await.exit_code, 0);
+        assert_eq!(within(process.wait()).await.unwrap().code, 4);
+        told.extend(everything(&vm, &events).await);
+        assert_in_order(&told);
+        assert_eq!(losses(&told), Vec::<&Kind>::new());
+        let of = |kind: &str| told.iter().filter(|event| event.kind.as_str() == kind).collect::<Vec<_>>();
+        let (starts, ends) = (of("descendant-started"), of("descendant-exited"));
+        assert_eq!(starts.len(), ends.len());
+        let codes: BTreeSet<_> = ends.iter().map(|end| end.kind.folded_code()).collect();
+        assert_eq!(codes, BTreeSet::from([Some(0), Some(3), Some(7)]));
+        // Of whom began before everything was seen, no parent may be known; of the others each is.
+        let mut strangers = starts.iter().filter(|start| start.parent_key.is_none());
+        assert!(strangers.all(|start| start.kind == Kind::DescendantStarted { adopted: true }));
+    }
 }
 
 #[tokio::test]
@@ -150,10 +175,7 @@ async fn who_is_not_observed_any_more_runs_on_untraced() {
 
 #[tokio::test]
 async fn who_cannot_be_taken_is_told_to_be_missed_and_runs_on() {
-    let (sandbox, plain) = (vm().await, {
-        let config = AgentOsConfig::new().isolation(Isolation::None).connection(sidecar().await);
-        within(AgentOs::create(config)).await.unwrap()
-    });
+    let (sandbox, plain) = (vm().await, vm_with(AgentOsConfig::new().isolation(Isolation::None)).await);
     let rights = rustix::process::geteuid().is_root();
     let_in(&sandbox).await;
     let on_host = OnHost::new("adopted");
