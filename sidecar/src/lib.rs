@@ -26,7 +26,8 @@ mod stdio;
 mod supervisor;
 mod sys;
 mod vm;
-pub mod zygote;
+pub mod word;
+mod zygote;
 
 pub use launch::run_if_requested;
 

@@ -10,6 +10,7 @@
 
 pub(crate) mod capabilities;
 mod feed;
+pub(crate) mod host;
 mod keepers;
 mod probe;
 mod sighted;
@@ -22,7 +23,7 @@ use std::{collections::HashMap, sync::Arc};
 use agentvm_wire::{
     error::{Code, Rejection},
     id::ProcessId,
-    observer::{EventCategory, Observe, ObserverEvent, ObserverEventKind as Kind, Told},
+    observer::{EventCategory, Observe, ObserverEvent, ObserverEventKind as Kind, Told, TraceScope},
 };
 
 pub(crate) use feed::Feed;
@@ -48,6 +49,8 @@ const MAX_OBSERVERS: &str = "max_observers";
 pub(crate) struct Observers {
     waiting: Arc<Waiting>,
     whole: Vec<Arc<Feed>>,
+    /// Who observes the host through this VM.
+    host: Vec<Arc<Feed>>,
     trees: HashMap<ProcessId, Tree>,
     keepers: Keepers,
 }
@@ -77,10 +80,22 @@ impl Observers {
         feed
     }
 
-    /// Refuses one more observation of the whole VM than there may be.
+    /// Observes the host, as long as the VM lives.
+    pub(crate) fn add_host(&mut self, observe: Observe) -> Arc<Feed> {
+        let feed = Feed::new(observe, self.waiting.clone());
+        self.host.push(feed.clone());
+        feed
+    }
+
+    /// Whether somebody is told of a process.
+    pub(crate) fn observes(&self, process: ProcessId) -> bool {
+        self.feeds(process).next().is_some()
+    }
+
+    /// Refuses one more observation by `observe` than there may be.
     pub(crate) fn admit(&mut self, limit: u64) -> Result<(), Rejection> {
-        self.whole.retain(|feed| feed.is_open());
-        let observed = self.whole.len() as u64;
+        self.drop_closed();
+        let observed = (self.whole.len() + self.host.len()) as u64;
         if observed >= limit {
             let code = Code::RESOURCE_EXHAUSTED;
             return Err(Rejection::limit(code, MAX_OBSERVERS, "observers", limit, observed));
@@ -90,16 +105,22 @@ impl Observers {
 
     /// Whether nobody observes any more.
     pub(crate) fn is_empty(&mut self) -> bool {
-        self.whole.retain(|feed| feed.is_open());
+        self.drop_closed();
         let nobody = self.whole.is_empty();
         self.trees.retain(|_, tree| !nobody || tree.own.as_ref().is_some_and(|feed| feed.is_open()));
-        nobody && self.trees.is_empty()
+        nobody && self.host.is_empty() && self.trees.is_empty()
+    }
+
+    fn drop_closed(&mut self) {
+        self.whole.retain(|feed| feed.is_open());
+        self.host.retain(|feed| feed.is_open());
     }
 
     /// Has a process that is about to be started watched, if that takes a keeper.
     pub(crate) fn expect(&mut self, link: &Link, process: ProcessId) -> Option<Expected> {
         let feeds = || self.feeds(process).filter(|feed| feed.is_open());
-        let seen = |category: &EventCategory| capabilities::is_available(*category);
+        let seen =
+            |category: &EventCategory| capabilities::is_available(TraceScope::LaunchedProcessTree, *category);
         let wanted = wanted(feeds().flat_map(|feed| feed.categories()).copied().filter(seen));
         let require_exact = feeds().any(|feed| feed.requires_exact());
         if wanted == crate::keeper::Wanted::default() {
@@ -162,8 +183,8 @@ impl Observers {
     pub(crate) fn complete(&mut self, link: &Link) {
         let own =
             std::mem::take(&mut self.trees).into_iter().filter_map(|(id, tree)| Some((Some(id), tree.own?)));
-        for (process, feed) in std::mem::take(&mut self.whole).into_iter().map(|feed| (None, feed)).chain(own)
-        {
+        let whole = std::mem::take(&mut self.whole).into_iter().chain(std::mem::take(&mut self.host));
+        for (process, feed) in whole.map(|feed| (None, feed)).chain(own) {
             feed.complete(link, process);
         }
     }

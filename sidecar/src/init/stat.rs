@@ -10,7 +10,7 @@ pub(super) const TICKS_PER_SECOND: u64 = 100;
 
 /// What a row needs of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Stat {
+pub(crate) struct Stat {
     /// Name, at most 15 bytes for a process.
     pub comm: Vec<u8>,
     /// State letter: `R`, `S`, `D`, `T`, `t`, `Z`, `X`, `I`.
@@ -56,7 +56,7 @@ const START_TIME: usize = 19;
 const RSS: usize = 21;
 
 /// Parses the line; `None` if it is not one.
-pub(super) fn parse(line: &[u8]) -> Option<Stat> {
+pub(crate) fn parse(line: &[u8]) -> Option<Stat> {
     // The name ends at the last parenthesis: nothing behind it has one.
     let open = line.iter().position(|byte| *byte == b'(')?;
     let close = line.iter().rposition(|byte| *byte == b')')?;

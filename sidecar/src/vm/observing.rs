@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use agentvm_wire::{
-    error::Rejection,
+    error::{Code, Rejection},
     id::{ProcessId, RequestId},
     message::{Event as WireEvent, Response},
-    observer::{Observe, ObserveVm, Observing},
+    observer::{Observe, ObserveVm, Observing, TraceScope},
     process::ProcessExited,
 };
 
@@ -17,7 +17,7 @@ use super::{
 use crate::{
     init::{Exit, StartSpec},
     keeper::Sightings,
-    observer::{Expected, Feed, KeeperId, capabilities, start_of},
+    observer::{Expected, Feed, KeeperId, capabilities, host::HostEvents, start_of},
     process::Process,
 };
 
@@ -35,13 +35,16 @@ pub(super) struct HeldExit {
 }
 
 impl Vm {
-    /// Observes the VM from now on; what runs already is told first.
+    /// Observes the VM, or the host as long as the VM lives, from now on; what runs already is told first.
     pub(crate) fn observe(
         self: &Arc<Self>,
         request: RequestId,
-        ObserveVm { observe, window_bytes }: ObserveVm,
+        ObserveVm { observe, reach, window_bytes }: ObserveVm,
     ) -> Result<(), Rejection> {
-        capabilities::check(&observe)?;
+        capabilities::check(reach, &observe)?;
+        let of_host = reach == TraceScope::SystemWide;
+        let host = of_host.then(HostEvents::observe).transpose();
+        let host = host.map_err(|error| Rejection::new(Code::UNSUPPORTED, error.to_string()))?;
         let mut guard = self.lock();
         let state = &mut *guard;
         if state.gone || state.grace_ends.is_some() {
@@ -50,9 +53,18 @@ impl Vm {
         let observers = state.observers.get_or_insert_default();
         observers.admit(self.link.limits().max_observers)?;
         self.link.open_streams(vec![observe.stream], window_bytes)?;
-        let feed = observers.add_whole(observe);
-        self.send(&feed, window_bytes);
-        feed.tell_unavailable(&self.link);
+        let feed = if of_host { observers.add_host(observe) } else { observers.add_whole(observe) };
+        self.send(&feed, window_bytes, host);
+        feed.tell_unavailable(&self.link, reach);
+        if !of_host {
+            self.tell_running(state, &feed);
+        }
+        drop(guard);
+        self.link.respond(request, &Response::Observing(Observing {}));
+        Ok(())
+    }
+
+    fn tell_running(&self, state: &State, feed: &Feed) {
         let mut running: Vec<_> = state.processes.values().filter(|process| process.is_running()).collect();
         running.sort_unstable_by_key(|process| process.id);
         if !running.is_empty() {
@@ -61,9 +73,6 @@ impl Vm {
         for process in running {
             feed.tell(&self.link, &Arc::new(start_of(process, true)));
         }
-        drop(guard);
-        self.link.respond(request, &Response::Observing(Observing {}));
-        Ok(())
     }
 
     /// Sees to it that those who observe are told of a process that is about to be started, whose streams are open.
@@ -76,10 +85,13 @@ impl Vm {
     ) {
         if let Some((observe, window)) = observe {
             let feed = state.observers.get_or_insert_default().add_tree(process, observe);
-            self.send(&feed, window);
-            feed.tell_unavailable(&self.link);
+            self.send(&feed, window, None);
+            feed.tell_unavailable(&self.link, TraceScope::LaunchedProcessTree);
         }
         let Some(observers) = &mut state.observers else { return };
+        if !observers.observes(process) {
+            return;
+        }
         spec.observed = true;
         if let Some(Expected { keeper, watcher, sightings }) = observers.expect(&self.link, process) {
             spec.watcher = Some(watcher);
@@ -159,12 +171,18 @@ impl Vm {
         }
     }
 
-    /// Sends what a feed holds, and stops observing when nobody does any more.
-    fn send(self: &Arc<Self>, feed: &Arc<Feed>, window: Option<u64>) {
+    /// Sends what a feed holds, and stops observing when nobody does any more. An observation of the host is fed here, too.
+    fn send(self: &Arc<Self>, feed: &Arc<Feed>, window: Option<u64>, host: Option<HostEvents>) {
         self.link.add_source(feed.stream(), feed.clone(), self.id, window);
         let (vm, feed) = (self.clone(), feed.clone());
         self.add(Box::pin(async move {
-            feed.sent().await;
+            match host {
+                Some(mut host) => tokio::select! {
+                    () = feed.clone().sent() => {}
+                    () = feed.take_all(&vm.link, &mut host) => feed.clone().sent().await,
+                },
+                None => feed.sent().await,
+            }
             let mut guard = vm.lock();
             let state = &mut *guard;
             state.observers.take_if(|observers| observers.is_empty());

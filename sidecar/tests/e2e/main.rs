@@ -25,6 +25,7 @@ mod monitor_stop;
 mod monitor_wake;
 mod observe;
 mod observe_early;
+mod observe_host;
 mod observe_tree;
 mod options;
 mod output;

@@ -35,30 +35,36 @@ impl Server {
         Self::launch(name, &[], &[variable]).await
     }
 
-    /// Allows levels of isolation; without any, the default.
-    async fn start_allowing(name: &str, levels: &[&str]) -> Self {
-        Self::launch(name, levels, &[]).await
+    /// Whose clients may observe the host.
+    pub(crate) async fn start_system_wide(name: &str) -> Self {
+        Self::launch(name, &["--allow-system-wide".to_owned()], &[]).await
     }
 
-    async fn launch(name: &str, levels: &[&str], variables: &[(&str, &str)]) -> Self {
+    /// Allows levels of isolation; without any, the default.
+    async fn start_allowing(name: &str, levels: &[&str]) -> Self {
+        let levels: Vec<_> = levels.iter().map(|level| format!("--isolation={level}")).collect();
+        Self::launch(name, &levels, &[]).await
+    }
+
+    async fn launch(name: &str, options: &[String], variables: &[(&str, &str)]) -> Self {
         let folder = std::env::temp_dir().join(format!("agentvm-serve-{name}-{}", std::process::id()));
         fs::create_dir(&folder).unwrap();
         write_token(&folder.join("token"), 0o600);
-        let server = Self { child: Self::spawn(&folder, levels, variables), folder };
+        let server = Self { child: Self::spawn(&folder, options, variables), folder };
         // The file is there a moment before anybody listens.
         let listens = || async { tokio::net::UnixStream::connect(server.socket()).await.is_ok() };
         until("it listens", DEADLINE, listens).await;
         server
     }
 
-    fn spawn(folder: &std::path::Path, levels: &[&str], variables: &[(&str, &str)]) -> Child {
+    fn spawn(folder: &std::path::Path, options: &[String], variables: &[(&str, &str)]) -> Child {
         Command::new(program("agentvm-sidecar"))
             .arg("serve")
             .arg("--listen")
             .arg(format!("unix:{}", folder.join("socket").display()))
             .arg("--token-file")
             .arg(folder.join("token"))
-            .args(levels.iter().map(|level| format!("--isolation={level}")))
+            .args(options)
             .envs(variables.iter().copied())
             .stdin(Stdio::null())
             .spawn()

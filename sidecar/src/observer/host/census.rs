@@ -1,0 +1,178 @@
+//! Who is who on the host: gives every process its key, and tells the end of a process from that of a thread.
+
+use std::collections::HashMap;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use agentvm_wire::observer::{ObserverBackend, ObserverEvent, ProcessKey};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{PidfdFlags, pidfd_open};
+use rustix::time::Timespec;
+
+use super::super::sighted;
+use super::connector::Message;
+use crate::init::{Stat, now_ns, parse_stat, ticks_at};
+use crate::keeper::{Key, Proc, What, pid_of};
+
+const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
+
+/// Every process there is.
+#[derive(Debug)]
+pub(super) struct Census {
+    proc: Proc,
+    known: HashMap<u32, Known>,
+    lingering: Vec<Lingering>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Known {
+    key: ProcessKey,
+    parent: Option<ProcessKey>,
+}
+
+/// A process whose main thread has ended, while others go on.
+#[derive(Debug)]
+struct Lingering {
+    pid: u32,
+    /// Readable once all have.
+    pidfd: OwnedFd,
+    /// Of the last that did.
+    status: u32,
+}
+
+impl Census {
+    /// Finds out who is there. What happens meanwhile must be told afterwards.
+    pub(super) fn begin() -> rustix::io::Result<Self> {
+        let mut census = Self { proc: Proc::open()?, known: HashMap::new(), lingering: Vec::new() };
+        census.look_anew();
+        Ok(census)
+    }
+
+    /// Finds out again, after something was lost; tells who is new.
+    pub(super) fn look_anew(&mut self) -> Vec<ObserverEvent> {
+        let stats: HashMap<u32, Stat> = pids().filter_map(|pid| Some((pid, stat(pid)?))).collect();
+        let known = |pid: &u32, stat: &Stat| {
+            let key = |pid: u32, stat: &Stat| ProcessKey { pid, start_ticks: stat.start_ticks };
+            let parent = stats.get(&stat.ppid).map(|parent| key(stat.ppid, parent));
+            (*pid, Known { key: key(*pid, stat), parent })
+        };
+        let now: HashMap<u32, Known> = stats.iter().map(|(pid, stat)| known(pid, stat)).collect();
+        let before = std::mem::take(&mut self.known);
+        let is_new = |now: &&Known| before.get(&now.key.pid).is_none_or(|before| before.key != now.key);
+        let new = adopted(now.values().filter(is_new).copied().collect());
+        // Who made it is known better from its start on.
+        self.known = now
+            .into_iter()
+            .map(|(pid, now)| (pid, *before.get(&pid).filter(|before| before.key == now.key).unwrap_or(&now)))
+            .collect();
+        self.lingering.retain(|lingering| self.known.contains_key(&lingering.pid));
+        new
+    }
+
+    /// Everybody, as events that tell that they were there before.
+    pub(super) fn everybody(&self) -> Vec<ObserverEvent> {
+        adopted(self.known.values().copied().collect())
+    }
+
+    /// What a message tells.
+    pub(super) fn take(&mut self, message: Message) -> Vec<ObserverEvent> {
+        match message {
+            Message::Forked { pid, parent, at_ns } => self.forked(pid, parent, at_ns),
+            Message::Executed { pid, at_ns } => self.executed(pid, at_ns),
+            Message::Ended { pid, thread, status, at_ns } if pid == thread => {
+                self.main_thread_ended(pid, status, at_ns)
+            }
+            Message::Ended { pid, status, .. } => {
+                if let Some(lingering) = self.lingering.iter_mut().find(|lingering| lingering.pid == pid) {
+                    lingering.status = status;
+                }
+                Vec::new()
+            }
+            Message::Answer { .. } => Vec::new(),
+        }
+    }
+
+    /// What is readable when somebody has ended whose end was not told yet.
+    pub(super) fn watched(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.lingering.iter().map(|lingering| lingering.pidfd.as_fd())
+    }
+
+    /// Tells of those.
+    pub(super) fn last_threads_ended(&mut self) -> Vec<ObserverEvent> {
+        let over: Vec<_> = self.lingering.extract_if(.., |lingering| has_ended(&lingering.pidfd)).collect();
+        over.into_iter()
+            .filter_map(|Lingering { pid, status, .. }| self.ended(pid, status, now_ns()))
+            .collect()
+    }
+
+    fn forked(&mut self, pid: u32, parent: u32, at_ns: u64) -> Vec<ObserverEvent> {
+        // Of one that is over already, the time of the message: a tick later at most.
+        let start_ticks = stat(pid).map_or_else(|| ticks_at(at_ns), |stat| stat.start_ticks);
+        let found = self.known.get(&pid).map(|known| known.key.start_ticks);
+        // It was found when all were looked at.
+        if found.is_some_and(|found| found.abs_diff(start_ticks) <= 1) {
+            return Vec::new();
+        }
+        // Whoever had this pid has ended.
+        let before = self.lingering.extract_if(.., |lingering| lingering.pid == pid).next();
+        let before = before.and_then(|before| self.ended(pid, before.status, at_ns));
+        let parent = self.known.get(&parent).map(|parent| parent.key);
+        let known = Known { key: ProcessKey { pid, start_ticks }, parent };
+        self.known.insert(pid, known);
+        let of = Key { host_pid: pid, start_ticks };
+        before.into_iter().chain([known.event(What::Forked { parent: of }, at_ns)]).collect()
+    }
+
+    fn executed(&mut self, pid: u32, at_ns: u64) -> Vec<ObserverEvent> {
+        // Another thread than the main one did, and is that now.
+        self.lingering.retain(|lingering| lingering.pid != pid);
+        let Some((known, of)) = self.known.get(&pid).zip(pid_of(pid)) else { return Vec::new() };
+        let mut executed = self.proc.executed(of);
+        executed.truncated |= executed.path.is_empty() || executed.argv.is_empty();
+        vec![known.event(What::Executed(executed), at_ns)]
+    }
+
+    fn main_thread_ended(&mut self, pid: u32, status: u32, at_ns: u64) -> Vec<ObserverEvent> {
+        let held = pid_of(pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+        match held.filter(|pidfd| !has_ended(pidfd)) {
+            Some(pidfd) => {
+                self.lingering.push(Lingering { pid, pidfd, status });
+                Vec::new()
+            }
+            None => self.ended(pid, status, at_ns).into_iter().collect(),
+        }
+    }
+
+    fn ended(&mut self, pid: u32, status: u32, at_ns: u64) -> Option<ObserverEvent> {
+        let known = self.known.remove(&pid)?;
+        Some(known.event(What::ended_with(status.cast_signed()), at_ns))
+    }
+}
+
+impl Known {
+    fn event(&self, what: What, at_ns: u64) -> ObserverEvent {
+        let mut event = sighted::event(what, at_ns, ObserverBackend::Connector);
+        (event.pid, event.key, event.parent_key) = (Some(self.key.pid), Some(self.key), self.parent);
+        event
+    }
+}
+
+/// Parents before children.
+fn adopted(mut those: Vec<Known>) -> Vec<ObserverEvent> {
+    those.sort_unstable_by_key(|known| (known.key.start_ticks, known.key.pid));
+    let at_ns = now_ns();
+    those.iter().map(|known| known.event(What::Adopted { parent: None }, at_ns)).collect()
+}
+
+fn pids() -> impl Iterator<Item = u32> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten();
+    entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+}
+
+fn stat(pid: u32) -> Option<Stat> {
+    parse_stat(&std::fs::read(Path::new("/proc").join(pid.to_string()).join("stat")).ok()?)
+}
+
+fn has_ended(pidfd: &OwnedFd) -> bool {
+    poll(&mut [PollFd::new(pidfd, PollFlags::IN)], Some(&AT_ONCE)) != Ok(0)
+}
