@@ -26,8 +26,8 @@ mod stdio;
 mod supervisor;
 mod sys;
 mod vm;
-pub mod word;
-mod zygote;
+mod word;
+pub mod zygote;
 
 pub use launch::run_if_requested;
 

@@ -236,7 +236,12 @@ impl<'a> Listener<'a> {
         {
             return Some(*process);
         }
-        let seen = self.proc.see(thread)?;
+        let Some(seen) = self.proc.see(thread) else {
+            if self.proc.ran_short() {
+                self.sink.lose(self.tree);
+            }
+            return None;
+        };
         let process = pid_of(seen.who.key.host_pid)?;
         self.meet(process, seen, MAX_DEPTH);
         if seen.is_thread {
@@ -254,7 +259,7 @@ impl<'a> Listener<'a> {
             Ok(()) => {}
             Err(Errno::SRCH) => return false,
             Err(_) => {
-                self.sink.tell(Sighting::Lost { tree: Some(self.tree), loss: Loss::TooMany, count: 1 });
+                self.sink.lose(self.tree);
                 return true;
             }
         }

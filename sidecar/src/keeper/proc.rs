@@ -3,8 +3,10 @@
 use std::fs::File;
 use std::io::Read as _;
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{CWD, Mode, OFlags, openat, readlinkat};
+use rustix::io::Errno;
 use rustix::process::Pid;
 
 use super::sighting::{Executed, Key, MAX_TEXT_BYTES, Subject};
@@ -18,7 +20,11 @@ const MAX_CHILDREN_BYTES: usize = 16 << 10;
 
 /// The host's `/proc`.
 #[derive(Debug)]
-pub(crate) struct Proc(OwnedFd);
+pub(crate) struct Proc {
+    folder: OwnedFd,
+    /// Something could not be looked up for want of descriptors or memory.
+    ran_short: AtomicBool,
+}
 
 /// A process or thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,7 +41,13 @@ pub(super) struct Seen {
 
 impl Proc {
     pub(crate) fn open() -> rustix::io::Result<Self> {
-        openat(CWD, "/proc", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).map(Self)
+        let folder = openat(CWD, "/proc", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        Ok(Self { folder, ran_short: AtomicBool::new(false) })
+    }
+
+    /// Whether somebody who is there could not be seen since this was asked last.
+    pub(super) fn ran_short(&self) -> bool {
+        self.ran_short.swap(false, Ordering::Relaxed)
     }
 
     /// Looks at a process, a zombie too, or a thread.
@@ -72,7 +84,7 @@ impl Proc {
     /// Where a link of a process or thread points to.
     pub(super) fn link(&self, pid: Pid, name: &str) -> Option<Vec<u8>> {
         let path = format!("{}/{name}", pid.as_raw_nonzero());
-        readlinkat(&self.0, path, Vec::with_capacity(256)).ok().map(std::ffi::CString::into_bytes)
+        readlinkat(&self.folder, path, Vec::with_capacity(256)).ok().map(std::ffi::CString::into_bytes)
     }
 
     /// What execution changes of a process: it has not executed anything since it was forked, and where the stack, the
@@ -92,7 +104,7 @@ impl Proc {
     pub(super) fn children(&self, pid: Pid) -> Vec<Pid> {
         let pid = pid.as_raw_nonzero();
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let tasks = openat(&self.0, format!("{pid}/task"), flags, Mode::empty());
+        let tasks = openat(&self.folder, format!("{pid}/task"), flags, Mode::empty());
         let threads = tasks.and_then(|tasks| numbers_in(&tasks)).unwrap_or_default();
         let mut children = Vec::new();
         for thread in threads {
@@ -115,8 +127,11 @@ impl Proc {
 
     /// As much as fits of a file.
     fn read<'a>(&self, path: &str, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
-        let mut file =
-            File::from(openat(&self.0, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?);
+        let opened = openat(&self.folder, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
+        if matches!(opened, Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM)) {
+            self.ran_short.store(true, Ordering::Relaxed);
+        }
+        let mut file = File::from(opened.ok()?);
         let mut filled = 0;
         while filled < buffer.len() {
             match file.read(&mut buffer[filled..]) {

@@ -135,7 +135,12 @@ impl Tracer<'_> {
 
     /// Meets somebody for the first time, by a stop or an end of its own.
     fn meet(&mut self, pid: Pid) {
-        let Some(seen) = self.proc.see(pid) else { return };
+        let Some(seen) = self.proc.see(pid) else {
+            if self.proc.ran_short() {
+                self.sink.lose(self.tree);
+            }
+            return;
+        };
         let parent = pid_of(seen.parent).and_then(|parent| self.processes.get(&parent));
         if let Some(parent) = parent.map(|parent| parent.who.key) {
             self.met.insert(pid);

@@ -78,12 +78,23 @@ impl Keeper {
         std::thread::Builder::new().spawn(move || teller.sink.run())?;
         self.sink.say(&Told::Ready, &[]);
         let mut buffer = vec![0; packet::MAX_BYTES];
-        while let Some(Packet { message, descriptors }) =
-            packet::receive(&self.socket, &mut buffer, RecvFlags::empty())?
-        {
+        loop {
+            let Packet { message, descriptors } =
+                match packet::receive(&self.socket, &mut buffer, RecvFlags::empty()) {
+                    Ok(Some(packet)) => packet,
+                    Ok(None) => return Ok(()),
+                    // For what came along there is no descriptor left.
+                    Err(Errno::MSGSIZE) => {
+                        Packet { message: packet::decode(&buffer)?, descriptors: Vec::new() }
+                    }
+                    Err(errno) => return Err(errno.into()),
+                };
             match message {
                 Request::Expect { tree } => {
-                    let Some(socket) = descriptors.into_iter().next() else { continue };
+                    let Some(socket) = descriptors.into_iter().next() else {
+                        self.give_up(tree, Loss::TooMany, libc::EMFILE);
+                        continue;
+                    };
                     let keeper = self.clone();
                     let watch = move || keeper.watch(tree, &socket);
                     if std::thread::Builder::new().stack_size(STACK_BYTES).spawn(watch).is_err() {
@@ -93,7 +104,6 @@ impl Keeper {
                 Request::Ping => _ = self.sink.say(&Told::Pong, &[]),
             }
         }
-        Ok(())
     }
 
     /// Watches one tree, in a thread of its own. A child that was killed before it executed anything is followed by

@@ -136,6 +136,22 @@ pub enum Sighting {
     },
 }
 
+impl Sighting {
+    /// Takes over what another one tells, if that is more of the same loss.
+    pub(super) fn absorb(&mut self, other: &Self) -> bool {
+        let (Self::Lost { tree, loss, count }, Self::Lost { tree: of, loss: why, count: more }) =
+            (self, other)
+        else {
+            return false;
+        };
+        let same = (&*tree, &*loss) == (of, why) && *count > 0 && *more > 0;
+        if same {
+            *count += more;
+        }
+        same
+    }
+}
+
 /// What a process did.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum What {

@@ -7,6 +7,7 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use agentvm_wire::id::ProcessId;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
@@ -60,8 +61,16 @@ impl Sink {
         self.add(sighting, true);
     }
 
+    /// Something was not seen, for want of descriptors or memory.
+    pub(super) fn lose(&self, tree: ProcessId) {
+        self.tell(Sighting::Lost { tree: Some(tree), loss: Loss::TooMany, count: 1 });
+    }
+
     fn add(&self, sighting: Sighting, urgent: bool) {
         let mut waiting = self.lock();
+        if waiting.sightings.last_mut().is_some_and(|last| last.absorb(&sighting)) {
+            return;
+        }
         let bytes = size(&sighting);
         let full = waiting.sightings.len() >= MAX_WAITING || waiting.bytes + bytes > MAX_WAITING_BYTES;
         // Of beginning and end of a tree there are never many, and they are waited for.

@@ -18,7 +18,10 @@ use super::{
     probe::{Found, probe},
     sighted,
 };
-use crate::{keeper::Backend, zygote::Zygote};
+use crate::{
+    keeper::{self, Backend},
+    zygote::Zygote,
+};
 
 /// Names the only means to be used.
 const BACKEND_ENV: &str = "AGENTVM_OBSERVER_BACKEND";
@@ -107,14 +110,16 @@ fn of_trees(category: EventCategory) -> CategoryCapability {
     match (category, FOUND.get()) {
         (EventCategory::Lifecycle, _) => CategoryCapability::supported(category, ObserverBackend::Spawn),
         (EventCategory::Process, Some(found)) => of_processes(found),
-        (EventCategory::File | EventCategory::Network, Some(Found { calls, .. })) => match calls {
-            Ok(()) => {
-                let gaps = vec!["result".to_owned()];
-                CategoryCapability::partial(category, ObserverBackend::Notification, ATTEMPTS, gaps)
-            }
-            Err(why) => CategoryCapability::unavailable(category, format!("seccomp_unotify(2): {why}")),
-        },
+        (EventCategory::File, Some(found)) => of_calls(category, found, keeper::of_files()),
+        (EventCategory::Network, Some(found)) => of_calls(category, found, keeper::of_network()),
         _ => CategoryCapability::unavailable(category, "it was not tried"),
+    }
+}
+
+fn of_calls(category: EventCategory, found: &Found, gaps: &[&str]) -> CategoryCapability {
+    match &found.calls {
+        Ok(()) => CategoryCapability::partial(category, ObserverBackend::Notification, ATTEMPTS, names(gaps)),
+        Err(why) => CategoryCapability::unavailable(category, format!("seccomp_unotify(2): {why}")),
     }
 }
 
@@ -127,11 +132,14 @@ fn of_processes(found: &Found) -> CategoryCapability {
     let failures: Vec<_> =
         found.process.iter().take_while(|(_, tried)| tried.is_err()).filter_map(failed).collect();
     match best {
-        Some((Backend::Ptrace, _)) => CategoryCapability::supported(category, ObserverBackend::Ptrace),
+        Some((backend @ Backend::Ptrace, _)) => CategoryCapability {
+            gaps: names(keeper::of_processes(*backend, found.records)),
+            ..CategoryCapability::supported(category, ObserverBackend::Ptrace)
+        },
         Some((backend, _)) => {
-            let (misses, gaps) = misses(*backend, found.records);
-            let reason = failures.into_iter().chain([misses.to_owned()]).collect::<Vec<_>>().join("; ");
-            let gaps = gaps.iter().map(|gap| (*gap).to_owned()).collect();
+            let misses = misses(*backend, found.records).to_owned();
+            let reason = failures.into_iter().chain([misses]).collect::<Vec<_>>().join("; ");
+            let gaps = names(keeper::of_processes(*backend, found.records));
             CategoryCapability::partial(category, sighted::backend(*backend), reason, gaps)
         }
         None => CategoryCapability::unavailable(category, failures.join("; ")),
@@ -139,12 +147,16 @@ fn of_processes(found: &Found) -> CategoryCapability {
 }
 
 /// What a second best means does not see.
-fn misses(backend: Backend, records: bool) -> (&'static str, &'static [&'static str]) {
+fn misses(backend: Backend, records: bool) -> &'static str {
     match backend {
-        Backend::Polling => ("what is over between two looks is not seen", &["sampled"]),
-        _ if records => (RECORDED, &["killed_early_codes", "unreadable_programs", "stops"]),
-        _ => (UNRECORDED, &["killed_early", "stops"]),
+        Backend::Polling => "what is over between two looks is not seen",
+        _ if records => RECORDED,
+        _ => UNRECORDED,
     }
+}
+
+fn names(gaps: &[&str]) -> Vec<String> {
+    gaps.iter().map(|gap| (*gap).to_owned()).collect()
 }
 
 /// Whether forks are recorded beside notification.

@@ -22,6 +22,8 @@ const LEVELS: [Isolation; 3] = [Isolation::Sandbox, Isolation::Confined, Isolati
 /// Makes a child that ends with 7, another that is killed before it makes any call, and opens a file.
 const SCRIPT: &str = "(exit 7); (while :; do :; done) & kill -9 $!; wait $!; : < /dev/null";
 const CHILDREN: usize = 2;
+/// Makes a child that lasts for ten looks.
+const LASTING: &str = "(sleep 0.2; exit 7)";
 const TREE: ProcessId = ProcessId(1);
 
 /// What was found; each with why it cannot be had.
@@ -36,9 +38,13 @@ pub(super) struct Found {
 
 /// Tries everything.
 pub(super) async fn probe(zygote: &Zygote, ladder: &[Backend]) -> Found {
-    let (mut process, mut records) = (Vec::new(), false);
+    let (mut process, mut records): (Vec<(Backend, Result<(), String>)>, _) = (Vec::new(), false);
     for backend in ladder {
         let wanted = Wanted { process: true, ..Wanted::default() };
+        // It takes a while, and is used only where nothing else works.
+        if *backend == Backend::Polling && process.iter().any(|(_, tried)| tried.is_ok()) {
+            continue;
+        }
         let seen = attempt(zygote, wanted, Some(*backend)).await;
         if *backend == Backend::Notification {
             records = seen.as_ref().is_ok_and(|seen| forks(seen) == CHILDREN);
@@ -74,26 +80,31 @@ async fn see(booted: &mut Booted, orders: &Orders) -> Result<Vec<Sighting>, Stri
     let failed = |error: io::Error| format!("no keeper: {error}");
     let (keeper, mut sightings) = Keeper::start(orders).map_err(failed)?;
     let watcher = keeper.expect(TREE).map_err(failed)?;
-    booted.commands.start(TREE, shell(booted, watcher));
+    let script = if orders.ladder == [Backend::Polling] { LASTING } else { SCRIPT };
+    booted.commands.start(TREE, shell(booted, script, watcher));
     let mut seen = Vec::new();
     while let Some(sighted) = sightings.next().await {
         seen.extend(sighted);
-        let Some(last) = seen.last() else { continue };
-        match last {
-            Sighting::Unwatched { errno, .. } => return Err(errno::text(*errno)),
-            Sighting::Done { .. } if is_all_there(&seen, orders.wanted) => return Ok(seen),
-            Sighting::Done { .. } => return Err("not all of what a process did was seen".to_owned()),
-            _ => {}
+        let refused = seen.iter().find_map(|sighting| match sighting {
+            Sighting::Unwatched { errno, .. } => Some(*errno),
+            _ => None,
+        });
+        if let Some(errno) = refused {
+            return Err(errno::text(errno));
+        }
+        if matches!(seen.last(), Some(Sighting::Done { .. })) {
+            let all = is_all_there(&seen, orders.wanted);
+            return all.then_some(seen).ok_or_else(|| "not all of what a process did was seen".to_owned());
         }
     }
     Err("the keeper has ended".to_owned())
 }
 
-fn shell(booted: &Booted, watcher: OwnedFd) -> StartSpec {
+fn shell(booted: &Booted, script: &str, watcher: OwnedFd) -> StartSpec {
     let bytes = |(key, value): (&String, &String)| (key.clone().into_bytes(), value.clone().into_bytes());
     let environment = booted.environment.iter().map(bytes).collect();
     StartSpec {
-        args: vec![b"-c".to_vec(), SCRIPT.into()],
+        args: vec![b"-c".to_vec(), script.into()],
         watcher: Some(watcher),
         ..StartSpec::new("/bin/sh", environment, &booted.cwd)
     }

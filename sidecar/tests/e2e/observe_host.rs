@@ -54,16 +54,21 @@ async fn host(vm: &AgentOs) -> Option<ObserverSubscriber> {
     Some(events)
 }
 
-/// The next event of a kind about a process; `None` if something was lost before it: for an ordinary user little waits in
-/// the kernel.
+/// The next event; `None` if something was lost: for an ordinary user little waits in the kernel.
+async fn next(events: &ObserverSubscriber) -> Option<ObserverEvent> {
+    let event = within(events.recv()).await.unwrap();
+    if event.kind.as_str() == "loss" {
+        assert!(!geteuid().is_root(), "{event:?}");
+        eprintln!("skipped: {event:?}");
+        return None;
+    }
+    Some(event)
+}
+
+/// The next of a kind about a process.
 async fn of(events: &ObserverSubscriber, pid: u32, kind: &str) -> Option<ObserverEvent> {
     loop {
-        let event = within(events.recv()).await.unwrap();
-        if event.kind.as_str() == "loss" {
-            assert!(!geteuid().is_root(), "{event:?}");
-            eprintln!("skipped: {event:?}");
-            return None;
-        }
+        let event = next(events).await?;
         if event.pid == Some(pid) && event.kind.as_str() == kind {
             return Some(event);
         }
@@ -71,8 +76,28 @@ async fn of(events: &ObserverSubscriber, pid: u32, kind: &str) -> Option<Observe
 }
 
 /// A process of the host that goes on once its input ends.
-fn host_process(program: &str, script: &str) -> Child {
-    Command::new(program).args(["-c", script]).stdin(Stdio::piped()).spawn().unwrap()
+struct HostProcess(Child);
+
+impl HostProcess {
+    fn start(program: &str, script: &str) -> Self {
+        Self(Command::new(program).args(["-c", script]).stdin(Stdio::piped()).spawn().unwrap())
+    }
+
+    fn id(&self) -> u32 {
+        self.0.id()
+    }
+
+    fn end_input(&mut self) {
+        drop(self.0.stdin.take());
+    }
+}
+
+impl Drop for HostProcess {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 fn start_ticks(pid: u32) -> u64 {
@@ -86,7 +111,7 @@ async fn a_process_of_the_host_is_told_with_program_and_code() {
     async {
         let vm = vm().await;
         let events = host(&vm).await?;
-        let mut child = host_process("sh", "read line; exit 9");
+        let mut child = HostProcess::start("sh", "read line; exit 9");
         let pid = child.id();
         let key = ProcessKey { pid, start_ticks: start_ticks(pid) };
         let parent = ProcessKey { pid: std::process::id(), start_ticks: start_ticks(std::process::id()) };
@@ -96,18 +121,16 @@ async fn a_process_of_the_host_is_told_with_program_and_code() {
         let executed = of(&events, pid, "descendant-exec").await?;
         assert!(executed.kind.argv().eq(["sh", "-c", "read line; exit 9"]), "{executed:?}");
         assert!(executed.kind.path().unwrap().is_absolute(), "{executed:?}");
-        drop(child.stdin.take());
+        child.end_input();
         let exited = of(&events, pid, "descendant-exited").await?;
         assert_eq!(
             (exited.kind.folded_code(), exited.key, exited.parent_key),
             (Some(9), Some(key), Some(parent))
         );
-        child.wait().unwrap();
 
-        let mut killed = host_process("sh", "read line");
-        killed.kill().unwrap();
+        let mut killed = HostProcess::start("sh", "read line");
+        killed.0.kill().unwrap();
         assert_eq!(of(&events, killed.id(), "descendant-exited").await?.kind.folded_code(), Some(-9));
-        killed.wait().unwrap();
 
         within(vm.dispose_with_grace(Duration::from_secs(30))).await.unwrap();
         let mut last = None;
@@ -125,26 +148,24 @@ async fn the_end_of_a_main_thread_is_not_that_of_its_process() {
     async {
         let vm = vm().await;
         let events = host(&vm).await?;
-        let mut child = host_process("python3", MAIN_THREAD_FIRST);
+        let mut child = HostProcess::start("python3", MAIN_THREAD_FIRST);
         of(&events, child.id(), "descendant-exec").await?;
         let main_thread_has_ended = || async {
             fs::read_to_string(format!("/proc/{}/stat", child.id())).is_ok_and(|stat| stat.contains(") Z "))
         };
         until("the main thread has ended", DEADLINE, main_thread_has_ended).await;
-        drop(child.stdin.take());
-        child.wait().unwrap();
-        let mut behind = host_process("sh", "read line");
+        child.end_input();
+        child.0.wait().unwrap();
+        let behind = HostProcess::start("sh", "read line");
         let mut ends = Vec::new();
         loop {
-            let event = within(events.recv()).await.unwrap();
+            let event = next(&events).await?;
             match event.pid {
                 Some(pid) if pid == child.id() => ends.extend(event.kind.folded_code()),
                 Some(pid) if pid == behind.id() => break,
                 _ => {}
             }
         }
-        drop(behind.stdin.take());
-        behind.wait().unwrap();
         assert_eq!(ends, [5]);
         Some(())
     }
@@ -166,9 +187,8 @@ async fn one_reader_serves_all_and_goes_with_the_last() {
         };
         assert_eq!(readers().await, 1);
         drop(one);
-        let mut child = host_process("sh", "exit 4");
+        let child = HostProcess::start("sh", "exit 4");
         assert_eq!(of(&other, child.id(), "descendant-exited").await?.kind.folded_code(), Some(4));
-        child.wait().unwrap();
         drop(other);
         until("the reader is gone", DEADLINE, || async { readers().await == 0 }).await;
         Some(())

@@ -82,11 +82,12 @@ impl Census {
             Message::Ended { pid, thread, status, at_ns } if pid == thread => {
                 self.main_thread_ended(pid, status, at_ns)
             }
-            Message::Ended { pid, status, .. } => {
-                if let Some(lingering) = self.lingering.iter_mut().find(|lingering| lingering.pid == pid) {
-                    lingering.status = status;
-                }
-                Vec::new()
+            Message::Ended { pid, status, at_ns, .. } => {
+                let Some(lingering) = self.lingering.iter_mut().find(|lingering| lingering.pid == pid) else {
+                    return Vec::new();
+                };
+                lingering.status = status;
+                self.last_threads_ended(at_ns)
             }
             Message::Answer { .. } => Vec::new(),
         }
@@ -97,12 +98,10 @@ impl Census {
         self.lingering.iter().map(|lingering| lingering.pidfd.as_fd())
     }
 
-    /// Tells of those.
-    pub(super) fn last_threads_ended(&mut self) -> Vec<ObserverEvent> {
+    /// Tells of those, at this moment of the monotonic clock.
+    pub(super) fn last_threads_ended(&mut self, at_ns: u64) -> Vec<ObserverEvent> {
         let over: Vec<_> = self.lingering.extract_if(.., |lingering| has_ended(&lingering.pidfd)).collect();
-        over.into_iter()
-            .filter_map(|Lingering { pid, status, .. }| self.ended(pid, status, now_ns()))
-            .collect()
+        over.into_iter().filter_map(|Lingering { pid, status, .. }| self.ended(pid, status, at_ns)).collect()
     }
 
     fn forked(&mut self, pid: u32, parent: u32, at_ns: u64) -> Vec<ObserverEvent> {

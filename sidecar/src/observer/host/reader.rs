@@ -13,6 +13,7 @@ use tokio::sync::mpsc::error::TrySendError;
 use super::Told;
 use super::census::Census;
 use super::connector::{Connector, MESSAGE_BYTES, Unheard};
+use crate::init::now_ns;
 
 /// What waits for one observation; what comes beyond is counted, and told as lost.
 const MAX_WAITING: usize = 16 << 10;
@@ -128,7 +129,7 @@ impl Shared {
                     Err(errno) => return Err(errno),
                 }
             }
-            census.last_threads_ended().into_iter().for_each(|event| tell(&mut listeners, event));
+            census.last_threads_ended(now_ns()).into_iter().for_each(|event| tell(&mut listeners, event));
         }
         Ok(())
     }
