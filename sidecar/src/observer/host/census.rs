@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use agentvm_wire::observer::{ObserverBackend, ObserverEvent, ProcessKey};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -13,8 +14,12 @@ use super::super::sighted;
 use super::connector::Message;
 use crate::init::{Stat, now_ns, parse_stat, ticks_at};
 use crate::keeper::{Key, Proc, What, pid_of};
+use crate::sys::pidfd::exit_status;
 
 const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
+
+/// A thread is told to have ended a moment after it has; the last may tell another status than the main one.
+const LAST_WORD: Duration = Duration::from_millis(10);
 
 /// Every process there is.
 #[derive(Debug)]
@@ -28,16 +33,21 @@ pub(super) struct Census {
 struct Known {
     key: ProcessKey,
     parent: Option<ProcessKey>,
+    /// It has, or had, more threads than one.
+    threaded: bool,
 }
 
-/// A process whose main thread has ended, while others go on.
+/// A process with threads whose main one has ended, while others may go on.
 #[derive(Debug)]
 struct Lingering {
     pid: u32,
-    /// Readable once all have.
-    pidfd: OwnedFd,
-    /// Of the last that did.
+    /// Readable once all have; none if it was reaped before.
+    pidfd: Option<OwnedFd>,
+    /// How and when the last has ended that told so.
     status: u32,
+    at_ns: u64,
+    /// When it was found that all have.
+    over: Option<Instant>,
 }
 
 impl Census {
@@ -54,19 +64,20 @@ impl Census {
         let known = |pid: &u32, stat: &Stat| {
             let key = |pid: u32, stat: &Stat| ProcessKey { pid, start_ticks: stat.start_ticks };
             let parent = stats.get(&stat.ppid).map(|parent| key(stat.ppid, parent));
-            (*pid, Known { key: key(*pid, stat), parent })
+            (*pid, Known { key: key(*pid, stat), parent, threaded: stat.threads > 1 })
         };
-        let now: HashMap<u32, Known> = stats.iter().map(|(pid, stat)| known(pid, stat)).collect();
-        let before = std::mem::take(&mut self.known);
-        let is_new = |now: &&Known| before.get(&now.key.pid).is_none_or(|before| before.key != now.key);
-        let new = adopted(now.values().filter(is_new).copied().collect());
-        // Who made it is known better from its start on.
-        self.known = now
-            .into_iter()
-            .map(|(pid, now)| (pid, *before.get(&pid).filter(|before| before.key == now.key).unwrap_or(&now)))
-            .collect();
+        let mut now: HashMap<u32, Known> = stats.iter().map(|(pid, stat)| known(pid, stat)).collect();
+        let mut new = Vec::new();
+        for known in now.values_mut() {
+            match self.known.get(&known.key.pid).filter(|before| before.key == known.key) {
+                // Who made it, not who has taken it over.
+                Some(before) => known.parent = before.parent,
+                None => new.push(*known),
+            }
+        }
+        self.known = now;
         self.lingering.retain(|lingering| self.known.contains_key(&lingering.pid));
-        new
+        adopted(new)
     }
 
     /// Everybody, as events that tell that they were there before.
@@ -78,30 +89,49 @@ impl Census {
     pub(super) fn take(&mut self, message: Message) -> Vec<ObserverEvent> {
         match message {
             Message::Forked { pid, parent, at_ns } => self.forked(pid, parent, at_ns),
+            Message::Threaded { pid } => {
+                if let Some(known) = self.known.get_mut(&pid) {
+                    known.threaded = true;
+                }
+                Vec::new()
+            }
             Message::Executed { pid, at_ns } => self.executed(pid, at_ns),
             Message::Ended { pid, thread, status, at_ns } if pid == thread => {
                 self.main_thread_ended(pid, status, at_ns)
             }
             Message::Ended { pid, status, at_ns, .. } => {
-                let Some(lingering) = self.lingering.iter_mut().find(|lingering| lingering.pid == pid) else {
-                    return Vec::new();
-                };
-                lingering.status = status;
-                self.last_threads_ended(at_ns)
+                if let Some(lingering) = self.lingering.iter_mut().find(|lingering| lingering.pid == pid) {
+                    (lingering.status, lingering.at_ns) = (status, at_ns);
+                }
+                Vec::new()
             }
             Message::Answer { .. } => Vec::new(),
         }
     }
 
-    /// What is readable when somebody has ended whose end was not told yet.
+    /// What is readable when the last thread of somebody has ended.
     pub(super) fn watched(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.lingering.iter().map(|lingering| lingering.pidfd.as_fd())
+        let waits = self.lingering.iter().filter(|lingering| lingering.over.is_none());
+        waits.filter_map(|lingering| Some(lingering.pidfd.as_ref()?.as_fd()))
     }
 
-    /// Tells of those, at this moment of the monotonic clock.
-    pub(super) fn last_threads_ended(&mut self, at_ns: u64) -> Vec<ObserverEvent> {
-        let over: Vec<_> = self.lingering.extract_if(.., |lingering| has_ended(&lingering.pidfd)).collect();
-        over.into_iter().filter_map(|Lingering { pid, status, .. }| self.ended(pid, status, at_ns)).collect()
+    /// How long to wait for messages before [`Self::settle`] can tell more.
+    pub(super) fn pause(&self) -> Option<Timespec> {
+        let is_over = self.lingering.iter().any(|lingering| lingering.over.is_some());
+        is_over.then_some(Timespec { tv_sec: 0, tv_nsec: LAST_WORD.subsec_nanos().into() })
+    }
+
+    /// Tells the ends of processes with threads, once every message was taken.
+    pub(super) fn settle(&mut self) -> Vec<ObserverEvent> {
+        for lingering in &mut self.lingering {
+            if lingering.pidfd.as_ref().is_none_or(has_ended) {
+                lingering.over.get_or_insert_with(Instant::now);
+            }
+        }
+        let is_settled =
+            |lingering: &mut Lingering| lingering.over.is_some_and(|over| over.elapsed() >= LAST_WORD);
+        let settled: Vec<_> = self.lingering.extract_if(.., is_settled).collect();
+        settled.into_iter().filter_map(|lingering| self.ended_last(lingering)).collect()
     }
 
     fn forked(&mut self, pid: u32, parent: u32, at_ns: u64) -> Vec<ObserverEvent> {
@@ -114,9 +144,9 @@ impl Census {
         }
         // Whoever had this pid has ended.
         let before = self.lingering.extract_if(.., |lingering| lingering.pid == pid).next();
-        let before = before.and_then(|before| self.ended(pid, before.status, at_ns));
+        let before = before.and_then(|before| self.ended_last(before));
         let parent = self.known.get(&parent).map(|parent| parent.key);
-        let known = Known { key: ProcessKey { pid, start_ticks }, parent };
+        let known = Known { key: ProcessKey { pid, start_ticks }, parent, threaded: false };
         self.known.insert(pid, known);
         let of = Key { host_pid: pid, start_ticks };
         before.into_iter().chain([known.event(What::Forked { parent: of }, at_ns)]).collect()
@@ -125,21 +155,28 @@ impl Census {
     fn executed(&mut self, pid: u32, at_ns: u64) -> Vec<ObserverEvent> {
         // Another thread than the main one did, and is that now.
         self.lingering.retain(|lingering| lingering.pid != pid);
-        let Some((known, of)) = self.known.get(&pid).zip(pid_of(pid)) else { return Vec::new() };
+        let Some((known, of)) = self.known.get_mut(&pid).zip(pid_of(pid)) else { return Vec::new() };
+        known.threaded = false;
         let mut executed = self.proc.executed(of);
         executed.truncated |= executed.path.is_empty() || executed.argv.is_empty();
         vec![known.event(What::Executed(executed), at_ns)]
     }
 
     fn main_thread_ended(&mut self, pid: u32, status: u32, at_ns: u64) -> Vec<ObserverEvent> {
-        let held = pid_of(pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
-        match held.filter(|pidfd| !has_ended(pidfd)) {
-            Some(pidfd) => {
-                self.lingering.push(Lingering { pid, pidfd, status });
-                Vec::new()
-            }
-            None => self.ended(pid, status, at_ns).into_iter().collect(),
+        if !self.known.get(&pid).is_some_and(|known| known.threaded) {
+            return self.ended(pid, status, at_ns).into_iter().collect();
         }
+        let pidfd = pid_of(pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+        self.lingering.push(Lingering { pid, pidfd, status, at_ns, over: None });
+        Vec::new()
+    }
+
+    fn ended_last(
+        &mut self,
+        Lingering { pid, pidfd, status, at_ns, .. }: Lingering,
+    ) -> Option<ObserverEvent> {
+        let of_reaped = pidfd.and_then(exit_status).map(i32::cast_unsigned);
+        self.ended(pid, of_reaped.unwrap_or(status), at_ns)
     }
 
     fn ended(&mut self, pid: u32, status: u32, at_ns: u64) -> Option<ObserverEvent> {

@@ -13,7 +13,6 @@ use tokio::sync::mpsc::error::TrySendError;
 use super::Told;
 use super::census::Census;
 use super::connector::{Connector, MESSAGE_BYTES, Unheard};
-use crate::init::now_ns;
 
 /// What waits for one observation; what comes beyond is counted, and told as lost.
 const MAX_WAITING: usize = 16 << 10;
@@ -109,7 +108,7 @@ impl Shared {
                 PollFd::from_borrowed_fd(self.bell.as_fd(), PollFlags::IN),
             ];
             watched.extend(census.watched().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
-            rustix::io::retry_on_intr(|| poll(&mut watched, None))?;
+            rustix::io::retry_on_intr(|| poll(&mut watched, census.pause().as_ref()))?;
             let _ = rustix::io::read(&self.bell, &mut [0; 8]);
             self.welcome(&census, &mut listeners);
             for _ in 0..MESSAGES_IN_A_ROW {
@@ -124,12 +123,14 @@ impl Shared {
                         listeners.retain_mut(|listener| listener.tell(&Told::Lost(0)));
                         census.look_anew().into_iter().for_each(|event| tell(&mut listeners, event));
                     }
-                    Err(Errno::AGAIN) => break,
+                    Err(Errno::AGAIN) => {
+                        census.settle().into_iter().for_each(|event| tell(&mut listeners, event));
+                        break;
+                    }
                     Err(Errno::INTR) => {}
                     Err(errno) => return Err(errno),
                 }
             }
-            census.last_threads_ended(now_ns()).into_iter().for_each(|event| tell(&mut listeners, event));
         }
         Ok(())
     }
