@@ -59,9 +59,10 @@ impl AgentOs {
         }
     }
 
-    /// Observes the whole VM from now on: every process that is started after this returned, whole. Of those that run
-    /// already the start (`adopted`) and the end are told; where more was asked for, a `loss` says
-    /// that it is not seen. To observe one process, set [`SpawnOptions::observe`](crate::SpawnOptions::observe).
+    /// Observes the whole VM from now on: every process that is started after this returned, whole. What runs already is
+    /// told as started (`adopted`), and where processes are seen by `ptrace(2)` its descendants are, too, and all of them
+    /// are seen from the moment this returns; what is not, like files, a `loss` tells. To observe one process, set
+    /// [`SpawnOptions::observe`](crate::SpawnOptions::observe).
     ///
     /// With [`ObserverConfig::system_wide`] every process of the sidecar's host is told of instead, as long as the VM lives:
     /// first those that run (`adopted`), then starts, programs and ends, with the pids of the host. Two things are needed:

@@ -36,6 +36,11 @@ impl Stat {
         matches!(self.state, b'Z' | b'X' | b'x')
     }
 
+    /// It has ended, with all its threads.
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_dead() && !self.has_only_lost_its_main_thread()
+    }
+
     /// What has ended is its main thread; others go on, and so does the process.
     pub(super) fn has_only_lost_its_main_thread(&self) -> bool {
         self.is_dead() && self.threads > 1

@@ -5,6 +5,8 @@
 //! its parent: whichever it is, it is looked up in `/proc` then, while its parent cannot have gone. One that was killed
 //! before its first stop is a zombie until it is taken, and is looked up as one.
 
+mod adoption;
+
 use std::collections::{HashMap, HashSet};
 
 use agentvm_wire::id::ProcessId;
@@ -21,7 +23,8 @@ pub(super) struct Tracer<'a> {
     sink: &'a Sink,
     proc: &'a Proc,
     tree: ProcessId,
-    root: Key,
+    /// None if it had ended before anybody looked.
+    root: Option<Key>,
     /// Nobody else tells of this tree, who could tell of a process before its beginning is told here.
     alone: bool,
     /// Every thread of the tree, and the process it belongs to.
@@ -52,11 +55,18 @@ impl<'a> Tracer<'a> {
         alone: bool,
     ) -> Self {
         let (pid, seen) = root;
-        let mut tracer = Self {
+        let mut tracer = Self::of(sink, proc, tree, alone);
+        tracer.root = Some(seen.who.key);
+        tracer.add(pid, seen);
+        tracer
+    }
+
+    fn of(sink: &'a Sink, proc: &'a Proc, tree: ProcessId, alone: bool) -> Self {
+        Self {
             sink,
             proc,
             tree,
-            root: seen.who.key,
+            root: None,
             alone,
             threads: HashMap::new(),
             processes: HashMap::new(),
@@ -64,9 +74,7 @@ impl<'a> Tracer<'a> {
             strangers: HashMap::new(),
             early: HashMap::new(),
             executed: false,
-        };
-        tracer.add(pid, seen);
-        tracer
+        }
     }
 }
 
@@ -254,7 +262,7 @@ impl Tracer<'_> {
         };
         let saw = self.sighting(who, What::Exited { code, signal });
         // The root's parent is told next.
-        if who.key == self.root { self.sink.tell_now(saw) } else { self.sink.tell(saw) }
+        if Some(who.key) == self.root { self.sink.tell_now(saw) } else { self.sink.tell(saw) }
     }
 
     fn saw(&self, who: Subject, what: What) {

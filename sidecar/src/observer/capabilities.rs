@@ -164,8 +164,18 @@ pub(super) fn has_records() -> bool {
     FOUND.get().is_some_and(|found| found.records)
 }
 
-/// Whether a category is seen at all.
-pub(super) fn is_available(scope: TraceScope, category: EventCategory) -> bool {
+/// Whether processes are seen by a means that also takes those that run already.
+pub(super) fn can_adopt() -> bool {
+    of_trees(EventCategory::Process).backend == Some(ObserverBackend::Ptrace)
+}
+
+/// Whether a category is seen of VMs and their processes at all.
+pub(super) fn is_available(category: EventCategory) -> bool {
+    is_available_within(TraceScope::LaunchedProcessTree, category)
+}
+
+/// Whether it is seen within a scope.
+pub(super) fn is_available_within(scope: TraceScope, category: EventCategory) -> bool {
     cell(scope, category).support != CapabilitySupport::Unavailable
 }
 
@@ -173,7 +183,7 @@ pub(super) fn is_available(scope: TraceScope, category: EventCategory) -> bool {
 pub(crate) fn check(scope: TraceScope, observe: &Observe) -> Result<(), Rejection> {
     observe.validate()?;
     let mut cells = observe.categories.iter().map(|category| cell(scope, *category));
-    let sees_nothing = |category: &EventCategory| !is_available(scope, *category);
+    let sees_nothing = |category: &EventCategory| !is_available_within(scope, *category);
     let refused = if observe.require_exact {
         cells.find(|cell| cell.support != CapabilitySupport::Supported)
     } else if scope == TraceScope::SystemWide && observe.categories.iter().all(sees_nothing) {

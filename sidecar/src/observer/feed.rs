@@ -16,7 +16,7 @@ use agentvm_wire::{
 use tokio::sync::Notify;
 
 use super::{
-    capabilities::{is_available, takes_keeper},
+    capabilities::{is_available_within, takes_keeper},
     event_now,
     host::{self, HostEvents},
     waiting::Waiting,
@@ -118,9 +118,8 @@ impl Feed {
 
     /// Tells what cannot be seen on this host, within this reach.
     pub(crate) fn tell_unavailable(&self, link: &Link, reach: TraceScope) {
-        for category in self.categories.iter().filter(|category| !is_available(reach, **category)) {
-            let kind = Kind::Loss { reason: UNAVAILABLE.to_owned(), count: 0 };
-            self.tell(link, &Arc::new(event_now(*category, kind)));
+        for category in self.categories.iter().filter(|category| !is_available_within(reach, **category)) {
+            self.lose_of(link, *category, UNAVAILABLE);
         }
     }
 
@@ -131,6 +130,12 @@ impl Feed {
             event.errno = errno;
             self.tell(link, &Arc::new(event));
         }
+    }
+
+    /// Nobody knows how much of a category is not seen.
+    pub(super) fn lose_of(&self, link: &Link, category: EventCategory, reason: &str) {
+        let kind = Kind::Loss { reason: reason.to_owned(), count: 0 };
+        self.tell(link, &Arc::new(event_now(category, kind)));
     }
 
     /// Adds the last event: of one process, or of the VM.

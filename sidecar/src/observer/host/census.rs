@@ -68,13 +68,19 @@ impl Census {
         };
         let mut now: HashMap<u32, Known> = stats.iter().map(|(pid, stat)| known(pid, stat)).collect();
         let mut new = Vec::new();
-        for known in now.values_mut() {
-            match self.known.get(&known.key.pid).filter(|before| before.key == known.key) {
-                // Who made it, not who has taken it over.
-                Some(before) => known.parent = before.parent,
-                None => new.push(*known),
+        now.retain(|pid, known| match self.known.get(pid).filter(|before| before.key == known.key) {
+            // Who made it, not who has taken it over.
+            Some(before) => {
+                known.parent = before.parent;
+                true
             }
-        }
+            // The end of one that is over was told, or is lost.
+            None if stats.get(pid).is_none_or(Stat::is_over) => false,
+            None => {
+                new.push(*known);
+                true
+            }
+        });
         self.known = now;
         self.lingering.retain(|lingering| self.known.contains_key(&lingering.pid));
         adopted(new)
