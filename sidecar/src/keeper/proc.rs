@@ -20,7 +20,7 @@ const MAX_CHILDREN_BYTES: usize = 16 << 10;
 
 /// The host's `/proc`.
 #[derive(Debug)]
-pub(super) struct Proc {
+pub(crate) struct Proc {
     folder: OwnedFd,
     /// Something could not be looked up for want of descriptors or memory.
     ran_short: AtomicBool,
@@ -40,7 +40,7 @@ pub(super) struct Seen {
 }
 
 impl Proc {
-    pub(super) fn open() -> rustix::io::Result<Self> {
+    pub(crate) fn open() -> rustix::io::Result<Self> {
         let folder = openat(CWD, "/proc", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
         Ok(Self { folder, ran_short: AtomicBool::new(false) })
     }
@@ -66,7 +66,7 @@ impl Proc {
     }
 
     /// The program a process executes.
-    pub(super) fn executed(&self, pid: Pid) -> Executed {
+    pub(crate) fn executed(&self, pid: Pid) -> Executed {
         let link = |name| self.link(pid, name).unwrap_or_default();
         let (mut path, mut cwd) = (link("exe"), link("cwd"));
         let mut truncated = path.len() + cwd.len() > MAX_TEXT_BYTES;
@@ -158,7 +158,7 @@ impl Proc {
 }
 
 /// A pid as it comes in messages.
-pub(super) fn pid_of(raw: u32) -> Option<Pid> {
+pub(crate) fn pid_of(raw: u32) -> Option<Pid> {
     i32::try_from(raw).ok().and_then(Pid::from_raw)
 }
 
