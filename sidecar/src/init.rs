@@ -53,7 +53,6 @@ pub(crate) use messages::{Reply, Request};
 pub(crate) use reap::now_ms;
 pub(crate) use rows::Handle;
 pub use rows::Row;
-pub(crate) use stat::start_ticks;
 pub use usage::Used;
 
 use crate::isolation::Fault;

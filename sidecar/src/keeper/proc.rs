@@ -3,12 +3,14 @@
 use std::fs::File;
 use std::io::Read as _;
 use std::os::fd::OwnedFd;
+use std::sync::OnceLock;
 
 use rustix::fs::{CWD, Mode, OFlags, openat, readlinkat};
 use rustix::process::Pid;
 
 use super::sighting::{Executed, Key, MAX_TEXT_BYTES, Subject};
-use crate::init::{numbers as numbers_in, start_ticks};
+use crate::init::numbers as numbers_in;
+use crate::sys::namespace::process_in;
 
 /// `PF_FORKNOEXEC`: a process that has executed nothing since it was forked.
 pub(super) const FORKED_ONLY: u64 = 0x40;
@@ -18,7 +20,11 @@ const MAX_CHILDREN_BYTES: usize = 16 << 10;
 
 /// The host's `/proc`.
 #[derive(Debug)]
-pub(super) struct Proc(OwnedFd);
+pub(super) struct Proc {
+    folder: OwnedFd,
+    /// This process's own, and its VM's.
+    namespaces: OnceLock<[OwnedFd; 2]>,
+}
 
 /// A process or thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,22 +41,46 @@ pub(super) struct Seen {
 
 impl Proc {
     pub(super) fn open() -> rustix::io::Result<Self> {
-        openat(CWD, "/proc", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).map(Self)
+        let folder = openat(CWD, "/proc", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        Ok(Self { folder, namespaces: OnceLock::new() })
+    }
+
+    /// Learns from a process of the VM, before it becomes a guest, which pid namespace that is, if the kernel can say what it
+    /// calls others.
+    pub(super) fn find_namespace(&self, pid: Pid) {
+        if self.namespaces.get().is_none() {
+            let open = |process: &str| {
+                let path = format!("{process}/ns/pid");
+                openat(&self.folder, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()
+            };
+            let found = open("self").zip(open(&pid.as_raw_nonzero().to_string()));
+            if let Some((own, inside)) = found.filter(|(own, _)| process_in(own, pid).is_ok()) {
+                let _ = self.namespaces.set([own, inside]);
+            }
+        }
     }
 
     /// Looks at a process, a zombie too, or a thread.
     pub(super) fn see(&self, pid: Pid) -> Option<Seen> {
-        let pid = pid.as_raw_nonzero();
+        let (process, pid_inside) = match self.namespaces.get() {
+            Some([own, inside]) => (process_in(own, pid).ok()?, process_in(inside, pid).ok()?),
+            None => self.process_of(pid)?,
+        };
+        let stat = self.stat(pid_of(process)?)?;
+        let key = Key { host_pid: process, start_ticks: stat.number(22)? };
+        Some(Seen {
+            who: Subject { key, pid: pid_inside },
+            is_thread: pid_of(process)? != pid,
+            is_zombie: stat.text(3)? == "Z",
+            parent: stat.number(4)?.try_into().ok()?,
+        })
+    }
+
+    /// The process of a thread, as this process's namespace and as the VM's counts.
+    fn process_of(&self, pid: Pid) -> Option<(u32, u32)> {
         let mut buffer = [0; 4096];
-        let status = self.read(&format!("{pid}/status"), &mut buffer)?;
-        let number = |name| Some(numbers(status, name)?.0);
-        let (process, parent) = (number("Tgid:")?, number("PPid:")?);
-        let pid_inside = numbers(status, "NSpid:")?.1;
-        let is_zombie = status.windows(8).any(|window| window == b"State:\tZ");
-        let is_thread = process != pid.get().unsigned_abs();
-        let stat = self.read(&format!("{process}/stat"), &mut buffer)?;
-        let key = Key { host_pid: process, start_ticks: start_ticks(stat)? };
-        Some(Seen { who: Subject { key, pid: pid_inside }, is_thread, is_zombie, parent })
+        let status = self.read(&format!("{}/status", pid.as_raw_nonzero()), &mut buffer)?;
+        Some((numbers(status, "Tgid:")?.0, numbers(status, "NSpid:")?.1))
     }
 
     /// The program a process executes.
@@ -72,27 +102,26 @@ impl Proc {
     /// Where a link of a process or thread points to.
     pub(super) fn link(&self, pid: Pid, name: &str) -> Option<Vec<u8>> {
         let path = format!("{}/{name}", pid.as_raw_nonzero());
-        readlinkat(&self.0, path, Vec::with_capacity(256)).ok().map(std::ffi::CString::into_bytes)
+        readlinkat(&self.folder, path, Vec::with_capacity(256)).ok().map(std::ffi::CString::into_bytes)
     }
 
     /// What execution changes of a process: it has not executed anything since it was forked, and where the stack, the
     /// arguments and the environment of its program lie. Zeros, but for the first, once it has ended.
     pub(super) fn image(&self, pid: Pid) -> Option<[u64; 4]> {
-        let field = self.stat_fields(pid)?;
-        Some([field(9)? & FORKED_ONLY, field(28)?, field(48)?, field(51)?])
+        let stat = self.stat(pid)?;
+        Some([stat.number(9)? & FORKED_ONLY, stat.number(28)?, stat.number(48)?, stat.number(51)?])
     }
 
     /// How a process has ended that was not reaped yet: its wait status.
     pub(super) fn zombie(&self, pid: Pid) -> Option<i32> {
-        let field = self.stat_fields(pid)?;
-        i32::try_from(field(52)?).ok()
+        i32::try_from(self.stat(pid)?.number(52)?).ok()
     }
 
     /// Children of all threads of a process.
     pub(super) fn children(&self, pid: Pid) -> Vec<Pid> {
         let pid = pid.as_raw_nonzero();
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let tasks = openat(&self.0, format!("{pid}/task"), flags, Mode::empty());
+        let tasks = openat(&self.folder, format!("{pid}/task"), flags, Mode::empty());
         let threads = tasks.and_then(|tasks| numbers_in(&tasks)).unwrap_or_default();
         let mut children = Vec::new();
         for thread in threads {
@@ -104,19 +133,17 @@ impl Proc {
         children
     }
 
-    /// Fields of `proc_pid_stat(5)` by their number there, from the third on.
-    fn stat_fields(&self, pid: Pid) -> Option<impl Fn(usize) -> Option<u64>> {
+    fn stat(&self, pid: Pid) -> Option<Stat> {
         let mut buffer = [0; 1024];
         let line = self.read(&format!("{}/stat", pid.as_raw_nonzero()), &mut buffer)?;
         let end = line.iter().rposition(|byte| *byte == b')')?;
-        let fields = str::from_utf8(line.get(end + 2..)?).ok()?.to_owned();
-        Some(move |number: usize| fields.split_ascii_whitespace().nth(number - 3)?.parse().ok())
+        Some(Stat(str::from_utf8(line.get(end + 2..)?).ok()?.to_owned()))
     }
 
     /// As much as fits of a file.
     fn read<'a>(&self, path: &str, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
         let mut file =
-            File::from(openat(&self.0, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?);
+            File::from(openat(&self.folder, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?);
         let mut filled = 0;
         while filled < buffer.len() {
             match file.read(&mut buffer[filled..]) {
@@ -127,6 +154,19 @@ impl Proc {
             }
         }
         Some(&buffer[..filled])
+    }
+}
+
+/// Fields of `proc_pid_stat(5)` by their number there, from the third on.
+struct Stat(String);
+
+impl Stat {
+    fn text(&self, field: usize) -> Option<&str> {
+        self.0.split_ascii_whitespace().nth(field - 3)
+    }
+
+    fn number(&self, field: usize) -> Option<u64> {
+        self.text(field)?.parse().ok()
     }
 }
 

@@ -22,8 +22,6 @@ pub(super) struct Tracer<'a> {
     proc: &'a Proc,
     tree: ProcessId,
     root: Key,
-    /// Nobody else tells of this tree, who could tell of a process before its beginning is told here.
-    alone: bool,
     /// Every thread of the tree, and the process it belongs to.
     threads: HashMap<Pid, Pid>,
     processes: HashMap<Pid, Process>,
@@ -33,6 +31,8 @@ pub(super) struct Tracer<'a> {
     strangers: HashMap<Pid, Seen>,
     /// Of those, who has ended.
     early: HashMap<Pid, (Subject, ChangeKind)>,
+    /// By what they made: threads that have nothing to do before it has executed something or ended.
+    waiting: HashMap<Pid, Pid>,
     executed: bool,
 }
 
@@ -44,25 +44,19 @@ struct Process {
 
 impl<'a> Tracer<'a> {
     /// For a root that this thread has seized.
-    pub(super) fn new(
-        sink: &'a Sink,
-        proc: &'a Proc,
-        tree: ProcessId,
-        root: (Pid, Seen),
-        alone: bool,
-    ) -> Self {
+    pub(super) fn new(sink: &'a Sink, proc: &'a Proc, tree: ProcessId, root: (Pid, Seen)) -> Self {
         let (pid, seen) = root;
         let mut tracer = Self {
             sink,
             proc,
             tree,
             root: seen.who.key,
-            alone,
             threads: HashMap::new(),
             processes: HashMap::new(),
             met: HashSet::new(),
             strangers: HashMap::new(),
             early: HashMap::new(),
+            waiting: HashMap::new(),
             executed: false,
         };
         tracer.add(pid, seen);
@@ -73,23 +67,12 @@ impl<'a> Tracer<'a> {
 impl Tracer<'_> {
     /// Returns when nobody is left: whether anything was executed.
     pub(super) fn run(mut self) -> bool {
-        while let Ok((pid, stops)) = ptrace::await_change() {
-            let is_new = !self.threads.contains_key(&pid) && !self.strangers.contains_key(&pid);
-            // It can be looked up while it runs, until its end is taken, which is then still to come.
-            let runs = is_new && stops && self.alone;
-            if is_new && !runs {
+        while let Ok(pid) = ptrace::await_change() {
+            // It can be looked up until its end is taken.
+            if !self.threads.contains_key(&pid) && !self.strangers.contains_key(&pid) {
                 self.meet(pid);
             }
-            let change = ptrace::take_change(pid);
-            if runs && matches!(change, Ok(Some(Change { kind: ChangeKind::Begun, .. }))) {
-                let _ = ptrace::go_on(pid, 0);
-                self.meet(pid);
-                continue;
-            }
-            if runs {
-                self.meet(pid);
-            }
-            if let Ok(Some(change)) = change {
+            if let Ok(Some(change)) = ptrace::take_change(pid) {
                 self.follow(change);
             }
         }
@@ -101,21 +84,27 @@ impl Tracer<'_> {
     }
 
     fn follow(&mut self, Change { pid, kind }: Change) {
-        if matches!(kind, ChangeKind::Forked | ChangeKind::Executed | ChangeKind::Signal(_)) {
+        if matches!(kind, ChangeKind::Forked { .. } | ChangeKind::Executed | ChangeKind::Signal(_)) {
             self.adopt(pid);
         }
         // It fails if the thread was killed meanwhile; its end is told then.
         let _ = match kind {
-            ChangeKind::Forked => {
+            ChangeKind::Forked { awaits } => {
                 let child = ptrace::message(pid);
                 if let Ok(Some(child)) = child {
                     self.forked(pid, child);
+                    if awaits && self.threads.contains_key(&child) {
+                        self.waiting.insert(child, pid);
+                        return;
+                    }
                 }
                 ptrace::go_on(pid, 0)
             }
             ChangeKind::Executed => {
                 self.executed(pid);
-                ptrace::go_on(pid, 0)
+                let gone = ptrace::go_on(pid, 0);
+                self.let_parent_go(pid);
+                gone
             }
             ChangeKind::Begun => {
                 self.goes_on(pid);
@@ -188,6 +177,13 @@ impl Tracer<'_> {
         self.processes.entry(process).or_insert_with(fresh).threads.insert(thread);
     }
 
+    /// Lets the thread go on that waits for a child of its to execute something or to end, if one does.
+    fn let_parent_go(&mut self, child: Pid) {
+        if let Some(parent) = self.waiting.remove(&child) {
+            let _ = ptrace::go_on(parent, 0);
+        }
+    }
+
     /// Of its threads only the one that executed is left, under the process's own pid.
     fn executed(&mut self, pid: Pid) {
         let Some(process) = self.processes.get_mut(&pid) else { return };
@@ -223,6 +219,8 @@ impl Tracer<'_> {
 
     /// A thread has ended; if it is a main thread, so has its process.
     fn ended(&mut self, pid: Pid, end: ChangeKind) {
+        self.let_parent_go(pid);
+        self.waiting.retain(|_, parent| *parent != pid);
         if let Some(seen) = self.strangers.remove(&pid) {
             self.early.insert(pid, (seen.who, end));
         }
