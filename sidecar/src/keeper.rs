@@ -21,12 +21,15 @@ mod notification;
 mod polling;
 mod proc;
 mod ptrace;
+mod records;
 mod run;
 mod sighting;
 mod sink;
 
 pub use client::{Keeper, Sightings};
 pub use gaps::{of_files, of_network, of_processes};
+#[cfg(test)]
+pub(crate) use records::records_can_be_had;
 pub(crate) use run::run;
 pub use sighting::{
     Address, Backend, Executed, File, FileAct, Key, Loss, MAX_TEXT_BYTES, Network, NetworkAct, Orders,

@@ -105,7 +105,8 @@ impl Observers {
         if wanted == crate::keeper::Wanted::default() {
             return None;
         }
-        let orders = Orders { wanted, ladder: capabilities::ladder(), require_exact };
+        let (ladder, records) = (capabilities::ladder(), capabilities::has_records());
+        let orders = Orders { wanted, ladder, require_exact, records };
         match self.keepers.expect(process, orders) {
             Ok(expected) => {
                 let tree = self.trees.entry(process).or_default();

@@ -11,6 +11,7 @@ pub(crate) mod mount;
 pub(crate) mod namespace;
 pub(crate) mod network;
 pub(crate) mod notification;
+pub(crate) mod perf;
 pub(crate) mod pidfd;
 pub(crate) mod ptrace;
 pub(crate) mod reactor;

@@ -316,6 +316,8 @@ impl Born {
         let (ours, inits) = packet::pair().at(Step::Zygote)?;
         process.send(plan, &inits, entry).await.at(Step::Zygote)?;
         drop(inits);
+        // Nobody waits for room here. But that the sidecar is woken when init takes a start keeps its processor awake,
+        // and makes an exec some 3 % faster than without (`cargo xtask bench -- exec_argv`).
         let socket = watch(ours, Interest::READABLE | Interest::WRITABLE).at(Step::Zygote)?;
         let broken = |what| Fault::about(Step::Zygote, Errno::BADMSG, what);
         match receive(&socket).await? {

@@ -32,6 +32,9 @@ fn main() {
         if wants("exec_argv") {
             exec_argv().await.expect("exec_argv");
         }
+        if wants("row") {
+            row().await.expect("row");
+        }
         if wants("exec_shell") {
             exec_shell().await.expect("exec_shell");
         }
@@ -68,6 +71,23 @@ async fn exec_argv() -> Result<(), ClientError> {
         assert_eq!(result.exit_code, 0);
     }
     stats::compare(&floor, &ours);
+    vm.dispose().await
+}
+
+/// 1000 execs one right behind the other beside 1000 plain processes in the same way.
+async fn row() -> Result<(), ClientError> {
+    const COUNT: u32 = 1000;
+    let vm = AgentOs::create(config()).await?;
+    for _ in 0..3 {
+        let begun = Instant::now();
+        (0..COUNT).for_each(|_| floor::spawn_and_wait(TRUE, &[TRUE]));
+        let plain = begun.elapsed();
+        let begun = Instant::now();
+        for _ in 0..COUNT {
+            assert_eq!(vm.exec_argv(TRUE, [""; 0], ExecOptions::new()).await?.exit_code, 0);
+        }
+        stats::rate("execs in a row", COUNT, plain, begun.elapsed());
+    }
     vm.dispose().await
 }
 

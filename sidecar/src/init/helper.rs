@@ -14,7 +14,7 @@ use super::rows::Writer;
 use super::server::{Gone, Server};
 use crate::sys::clone::{Forked, fork};
 use crate::sys::exec::exit_now;
-use crate::sys::wait::ChangeKind;
+use crate::sys::wait::{ChangeKind, reaped_io};
 use crate::sys::{descriptors, signals};
 
 /// Helpers at once; the next request is refused with EAGAIN.
@@ -74,6 +74,7 @@ impl Server<'_> {
             return self.not_read(token, Errno::AGAIN);
         }
         self.machine_start_ms = clock::machine_start_ms(self.machine_start_ms);
+        self.reaped_io = reaped_io();
         let request = ReadRequest { token, what, max_bytes, file };
         let now = Instant::now();
         let deadline = now.checked_add(deadline).unwrap_or(now);

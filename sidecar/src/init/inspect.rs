@@ -75,9 +75,9 @@ impl Server<'_> {
     }
 }
 
-/// Only its owner may open the folder of descriptors, whatever capabilities somebody else holds: a helper becomes that
-/// owner, and keeps its capabilities.
-fn become_owner(place: &Place) -> Result<(), Errno> {
+/// Only its owner may see a process's descriptors and what it reads and writes, whatever capabilities somebody else holds:
+/// a helper becomes that owner, and keeps its capabilities.
+pub(super) fn become_owner(place: &Place) -> Result<(), Errno> {
     let owner = statat(place.folder(), "fd", AtFlags::empty())?.st_uid;
     set_thread_res_uid(getuid(), Uid::from_raw(owner), getuid())?;
     let held = capabilities(None)?;
@@ -101,7 +101,7 @@ fn handle(place: &Place, fd: u32) -> Option<Handle> {
     })
 }
 
-/// A field of `/proc/PID/fdinfo/N`, `proc_pid_fdinfo(5)`: `name:\tnumber`, each on a line of its own.
+/// A field of `/proc/PID/fdinfo/N`, `proc_pid_fdinfo(5)`, or `/proc/PID/io`: `name: number`, each on a line of its own.
 pub(super) fn number(info: &[u8], name: &str, radix: u32) -> Option<u64> {
     let lines = str::from_utf8(info).ok()?.lines();
     let mut fields = lines.filter_map(|line| line.split_once(':'));

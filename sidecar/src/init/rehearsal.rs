@@ -6,7 +6,9 @@
 use rustix::net::RecvFlags;
 use rustix::process::chdir;
 
+use super::client::now_ns;
 use super::messages::{Start, Stream, Text};
+use super::reap::now_ms;
 use super::start::connect_streams;
 use super::strings::Strings;
 use crate::packet::{self, Packet};
@@ -35,6 +37,7 @@ pub(super) fn rehearse() {
         // Standard output becomes what it is, and the folder is changed again.
         let _ = connect_streams(message.streams, &[]);
         let _ = chdir(strings.cwd());
+        let _ = (now_ms(), now_ns());
         strings.exec();
     }
 }

@@ -54,6 +54,8 @@ pub(super) struct Server<'a> {
     pub(super) spare_is_due: bool,
     /// Milliseconds since the epoch.
     pub(super) machine_start_ms: u64,
+    /// What a helper cannot ask for itself.
+    pub(super) reaped_io: [u64; 2],
     socket: &'a OwnedFd,
     epoll: OwnedFd,
     children: OwnedFd,
@@ -106,6 +108,7 @@ impl<'a> Server<'a> {
             handing: None,
             spare_is_due: false,
             machine_start_ms: 0,
+            reaped_io: [0; 2],
             socket,
             epoll,
             children,

@@ -1,6 +1,10 @@
 //! `/proc/PID/stat` (`proc_pid_stat(5)`): one line whose second field, the name, is chosen by the process and may hold
 //! spaces, newlines and parentheses.
 
+use rustix::time::{ClockId, clock_gettime};
+
+use super::now_ns;
+
 /// Clock ticks of `/proc` per second (`USER_HZ`): the same everywhere.
 pub(super) const TICKS_PER_SECOND: u64 = 100;
 
@@ -80,6 +84,14 @@ pub(super) fn parse(line: &[u8]) -> Option<Stat> {
 /// When a process started, in clock ticks from the start of the machine.
 pub(crate) fn start_ticks(line: &[u8]) -> Option<u64> {
     parse(line).map(|stat| stat.start_ticks)
+}
+
+/// What [`start_ticks`] is of a process that begins at this moment of the monotonic clock.
+pub(crate) fn ticks_at(mono_ns: u64) -> u64 {
+    let booted = clock_gettime(ClockId::Boottime);
+    let booted_ns = booted.tv_sec.unsigned_abs() * 1_000_000_000 + booted.tv_nsec.unsigned_abs();
+    let asleep_ns = booted_ns.saturating_sub(now_ns());
+    (mono_ns + asleep_ns) / (1_000_000_000 / TICKS_PER_SECOND)
 }
 
 #[cfg(test)]

@@ -3,8 +3,8 @@
 //!
 //! Processes are met at the first such call, their own or that by which their parent ends, and are then held by a pidfd,
 //! which tells their end and code. A fork is never asked about, nor is what shells cannot have interrupted; so a child
-//! that is killed before its first call is not seen. What was executed is looked up once it has been: a call to execute
-//! may fail.
+//! that is killed before its first call is only seen where the kernel records forks ([`Records`]). What was executed is
+//! looked up once it has been: a call to execute may fail.
 
 use std::collections::{BTreeSet, HashMap};
 use std::os::fd::OwnedFd;
@@ -12,24 +12,32 @@ use std::time::{Duration, Instant};
 
 use agentvm_wire::id::ProcessId;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::Pid;
 use rustix::time::Timespec;
 
 use super::calls::{self, Kind, Reader};
-use super::held::{Held, Image};
-use super::proc::{Proc, Seen, pid_of};
+use super::held::Held;
+use super::proc::{Image, Proc, Seen, pid_of};
+use super::records::{Record, Records};
 use super::sighting::{Executed, Key, Loss, Sighting, Subject, Wanted, What};
 use super::sink::Sink;
-use crate::init::now_ns;
+use crate::init::{now_ns, ticks_at};
 use crate::sys::notification::{self, Call, Inbox};
 
-/// What an epoll event is about; else it is a process, whose pid is never 0.
-const LISTENER: u64 = 0;
+/// What an epoll event is about; else it is a process, whose pid it is not.
+const RECORDS: u64 = u64::MAX;
+
+/// For how long nothing else is waited for than the next call.
+const SOON: Timespec = Timespec { tv_sec: 0, tv_nsec: 2_000_000 };
 
 /// Until it is first looked whether something was executed; doubled each time, for so many times.
 const FIRST_LOOK: Duration = Duration::from_millis(2);
 const LOOKS: u32 = 9;
+
+/// Of whom nobody knows how it has ended.
+const UNKNOWN_END: What = What::Exited { code: None, signal: None };
 
 /// Ancestors that are met together at most.
 const MAX_DEPTH: usize = 64;
@@ -49,6 +57,13 @@ pub(super) struct Listener<'a> {
     processes: HashMap<Pid, Process>,
     /// Threads of those that are no main threads.
     threads: HashMap<Pid, Pid>,
+    records: Option<Records>,
+    /// Those of whom a record tells that they were made, but who were over before anybody could look.
+    gone: HashMap<Pid, Subject>,
+    /// The kernel tells how somebody has ended also who looks later.
+    told_late: bool,
+    /// The last that ended, while that is not known.
+    last: Option<Held>,
     /// When to look at whom.
     looks: BTreeSet<(Instant, i32)>,
     executed: bool,
@@ -58,8 +73,8 @@ struct Process {
     held: Held,
     /// What it tried to execute, and how often it was looked whether it has.
     tried: Option<(Vec<u8>, u32)>,
-    /// It is about to exit with this.
-    leaving: Option<u8>,
+    /// It is about to exit with this, since that moment.
+    leaving: Option<(u8, u64)>,
 }
 
 impl<'a> Listener<'a> {
@@ -73,7 +88,6 @@ impl<'a> Listener<'a> {
         root: (Pid, Seen),
     ) -> rustix::io::Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
-        epoll::add(&epoll, &listener, EventData::new_u64(LISTENER), EventFlags::IN)?;
         notification::wake_in_step(&listener);
         let (pid, seen) = root;
         let mut watch = Self {
@@ -88,40 +102,116 @@ impl<'a> Listener<'a> {
             outside: seen.parent,
             processes: HashMap::new(),
             threads: HashMap::new(),
+            records: None,
+            gone: HashMap::new(),
+            told_late: false,
+            last: None,
             looks: BTreeSet::new(),
             executed: !wanted.process,
         };
-        watch.hold(pid, seen.who)?;
+        watch.hold(pid, seen)?;
         Ok(watch)
+    }
+
+    /// Reads records, too.
+    pub(super) fn read(&mut self, records: Records) -> rustix::io::Result<()> {
+        for ring in records.watched() {
+            epoll::add(&self.epoll, ring, EventData::new_u64(RECORDS), EventFlags::IN)?;
+        }
+        self.records = Some(records);
+        Ok(())
     }
 
     /// Answers until nobody is left: whether anything was executed, as far as that is looked at.
     pub(super) fn run(mut self) -> bool {
-        let mut listening = true;
+        let (mut listening, mut busy) = (true, false);
         while listening || !self.processes.is_empty() {
-            let mut events = Vec::with_capacity(32);
-            let limit = self.looks.first().map(|(due, _)| until(*due));
-            match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), limit.as_ref()) {
-                Ok(_) | Err(Errno::INTR) => self.look(),
-                Err(_) => break,
+            let Ok(socket) = self.wait(listening, busy) else { break };
+            busy = self.told_late && !socket.is_empty();
+            // Whoever asks, or has ended, was made before.
+            self.take_records();
+            if self.look_at_ends().is_err() {
+                break;
             }
-            for event in events {
-                let flags = event.flags;
-                match event.data.u64() {
-                    LISTENER if flags.contains(EventFlags::IN) => self.answer(),
-                    LISTENER => {
-                        let _ = epoll::delete(&self.epoll, &self.socket);
-                        listening = false;
+            self.look();
+            if socket.contains(PollFlags::IN) {
+                self.answer();
+            } else if !socket.is_empty() {
+                listening = false;
+                self.take_records();
+            }
+        }
+        for (_, who) in std::mem::take(&mut self.gone) {
+            self.tell_process(who, UNKNOWN_END);
+        }
+        self.executed
+    }
+
+    /// Waits until something happens: what that is at the socket. Who was asked a moment ago will be soon again, so that is
+    /// all that is waited for then, besides the end of the root: to wake somebody takes the time of who ends, or forks.
+    fn wait(&self, listening: bool, busy: bool) -> rustix::io::Result<PollFlags> {
+        let root = pid_of(self.root.host_pid).and_then(|root| self.processes.get(&root)).filter(|_| busy);
+        let other = root.map_or(&self.epoll, |root| &root.held.pidfd);
+        let mut watched = vec![PollFd::new(other, PollFlags::IN)];
+        if listening {
+            watched.push(PollFd::new(&self.socket, PollFlags::IN));
+        }
+        let due = self.looks.first().map(|(due, _)| until(*due));
+        let limit = if root.is_some() { due.into_iter().chain([SOON]).min() } else { due };
+        match poll(&mut watched, limit.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => Ok(watched.get(1).map_or(PollFlags::empty(), PollFd::revents)),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// Takes what has ended since the last time.
+    fn look_at_ends(&mut self) -> rustix::io::Result<()> {
+        if let Some(last) = self.last.take() {
+            self.told_late = last.is_told();
+        }
+        let mut events = Vec::with_capacity(32);
+        epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), Some(&Timespec::default()))?;
+        for event in events {
+            if let Some(pid) = i32::try_from(event.data.u64()).ok().and_then(Pid::from_raw) {
+                self.ended(pid);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes what was recorded since the last time.
+    fn take_records(&mut self) {
+        let records = self.records.as_mut().map_or_else(Vec::new, Records::take);
+        for record in records {
+            match record {
+                Record::Forked { pid, parent, at_ns } => self.forked(pid, parent, at_ns),
+                Record::Ended { pid, at_ns } => {
+                    if let Some(who) = self.gone.remove(&pid) {
+                        self.sink.tell(self.sighting_at(who, at_ns, UNKNOWN_END));
                     }
-                    pid => {
-                        if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
-                            self.ended(pid);
-                        }
-                    }
+                }
+                Record::Lost { count } => {
+                    self.sink.tell(Sighting::Lost { tree: Some(self.tree), loss: Loss::Overflow, count });
                 }
             }
         }
-        self.executed
+    }
+
+    /// Meets a process that a record tells of, if that is still to be had.
+    fn forked(&mut self, pid: Pid, parent: u32, at_ns: u64) {
+        if self.processes.contains_key(&pid) {
+            return;
+        }
+        // One that began later only has the same pid.
+        let start_ticks = ticks_at(at_ns);
+        let seen = self.proc.see(pid).filter(|seen| seen.who.key.start_ticks <= start_ticks);
+        let met = seen.is_some_and(|seen| self.meet(pid, Seen { parent, ..seen }, MAX_DEPTH));
+        if !met {
+            let key = Key { host_pid: pid.as_raw_nonzero().get().unsigned_abs(), start_ticks };
+            let who = seen.map_or(Subject { key, pid: None }, |seen| seen.who);
+            self.sink.tell(self.sighting_at(who, at_ns, self.beginning(pid_of(parent))));
+            self.gone.insert(pid, who);
+        }
     }
 
     fn answer(&mut self) {
@@ -147,8 +237,11 @@ impl<'a> Listener<'a> {
                 None
             }
             Some(Kind::Exit(code)) => {
-                known.leaving = Some(code);
-                self.meet_children(process);
+                known.leaving = Some((code, now_ns()));
+                // Else they are known.
+                if self.records.is_none() {
+                    self.meet_children(process);
+                }
                 None
             }
             Some(Kind::File(act, path, to, flags)) => reader.file(act, path, to, flags).map(What::File),
@@ -173,7 +266,12 @@ impl<'a> Listener<'a> {
         {
             return Some(*process);
         }
-        let seen = self.proc.see(thread)?;
+        let Some(seen) = self.proc.see(thread) else {
+            if self.proc.ran_short() {
+                self.sink.lose(self.tree);
+            }
+            return None;
+        };
         let process = pid_of(seen.who.key.host_pid)?;
         self.meet(process, seen, MAX_DEPTH);
         if seen.is_thread {
@@ -182,18 +280,17 @@ impl<'a> Listener<'a> {
         Some(process)
     }
 
-    /// Meets a process, and first its parent.
-    fn meet(&mut self, pid: Pid, seen: Seen, depth: usize) {
+    /// Meets a process, and first its parent; false if it was killed meanwhile.
+    fn meet(&mut self, pid: Pid, seen: Seen, depth: usize) -> bool {
         if self.processes.contains_key(&pid) {
-            return;
+            return true;
         }
-        match self.hold(pid, seen.who) {
+        match self.hold(pid, seen) {
             Ok(()) => {}
-            // It was killed meanwhile.
-            Err(Errno::SRCH) => return,
+            Err(Errno::SRCH) => return false,
             Err(_) => {
-                self.sink.tell(Sighting::Lost { tree: Some(self.tree), loss: Loss::TooMany, count: 1 });
-                return;
+                self.sink.lose(self.tree);
+                return true;
             }
         }
         let parent = pid_of(seen.parent).filter(|_| seen.parent != self.outside && depth > 0);
@@ -207,9 +304,16 @@ impl<'a> Listener<'a> {
         if let Some(parent) = parent {
             self.settle(parent);
         }
-        let parent = parent.and_then(|parent| self.processes.get(&parent)).map(|parent| parent.held.who.key);
-        let beginning = parent.map_or(What::Adopted { parent: None }, |parent| What::Forked { parent });
-        self.tell_process(seen.who, beginning);
+        self.tell_process(seen.who, self.beginning(parent));
+        true
+    }
+
+    fn beginning(&self, parent: Option<Pid>) -> What {
+        let known = |pid| {
+            self.processes.get(&pid).map(|known| known.held.who).or_else(|| self.gone.get(&pid).copied())
+        };
+        let parent = parent.and_then(known).map(|parent| parent.key);
+        parent.map_or(What::Adopted { parent: None }, |parent| What::Forked { parent })
     }
 
     fn meet_children(&mut self, pid: Pid) {
@@ -223,9 +327,10 @@ impl<'a> Listener<'a> {
         }
     }
 
-    fn hold(&mut self, pid: Pid, who: Subject) -> rustix::io::Result<()> {
-        let held = Held::hold(pid, who)?;
-        epoll::add(&self.epoll, &held.pidfd, EventData::new_u64(who.key.host_pid.into()), EventFlags::IN)?;
+    fn hold(&mut self, pid: Pid, seen: Seen) -> rustix::io::Result<()> {
+        let held = Held::hold(pid, seen)?;
+        let about = EventData::new_u64(seen.who.key.host_pid.into());
+        epoll::add(&self.epoll, &held.pidfd, about, EventFlags::IN)?;
         self.processes.insert(pid, Process { held, tried: None, leaving: None });
         Ok(())
     }
@@ -233,7 +338,6 @@ impl<'a> Listener<'a> {
     /// Notes that a process tries to execute something, and to look whether it has.
     fn tries(&mut self, pid: Pid, path: Vec<u8>) {
         let Some(process) = self.processes.get_mut(&pid) else { return };
-        process.held.image = self.proc.image(pid);
         process.tried = Some((path, 0));
         self.look_later(pid, 0);
     }
@@ -275,7 +379,7 @@ impl<'a> Listener<'a> {
     /// to one that could not be executed.
     fn settle_at_end(&mut self, pid: Pid, process: &mut Process, killed: bool) {
         let Some((path, _)) = process.tried.take() else { return };
-        let forked_only = |image: Image| image.map(|[forked_only, ..]| forked_only != 0);
+        let forked_only = |image: Option<Image>| image.map(|[forked_only, ..]| forked_only != 0);
         let has = match (forked_only(process.held.image), forked_only(self.proc.image(pid))) {
             (Some(true), Some(still)) => !still,
             _ => killed,
@@ -294,13 +398,23 @@ impl<'a> Listener<'a> {
     fn ended(&mut self, pid: Pid) {
         let Some(mut process) = self.processes.remove(&pid) else { return };
         self.threads.retain(|_, process| *process != pid);
+        if !self.wanted.process {
+            return;
+        }
         let who = process.held.who;
-        let end = process.held.end(self.proc, pid, process.leaving);
+        let end = process.held.end(self.proc, pid, process.leaving.map(|(code, _)| code));
         let killed = matches!(end, What::Exited { signal: Some(_), .. });
         self.settle_at_end(pid, &mut process, killed);
-        if self.wanted.process {
-            let saw = self.sighting(who, end);
-            if who.key == self.root { self.sink.tell_now(saw) } else { self.sink.tell(saw) }
+        // It is noticed later.
+        let at_ns = process.leaving.filter(|_| !killed).map_or_else(now_ns, |(_, at_ns)| at_ns);
+        let saw = self.sighting_at(who, at_ns, end);
+        if who.key == self.root {
+            self.sink.tell_now(saw)
+        } else {
+            self.sink.tell(saw)
+        }
+        if !self.told_late {
+            self.last = Some(process.held);
         }
     }
 
@@ -316,7 +430,11 @@ impl<'a> Listener<'a> {
     }
 
     fn sighting(&self, who: Subject, what: What) -> Sighting {
-        Sighting::Saw { tree: Some(self.tree), who, at_ns: now_ns(), what }
+        self.sighting_at(who, now_ns(), what)
+    }
+
+    fn sighting_at(&self, who: Subject, at_ns: u64, what: What) -> Sighting {
+        Sighting::Saw { tree: Some(self.tree), who, at_ns, what }
     }
 }
 

@@ -4,12 +4,14 @@ use std::fs::File;
 use std::io::Read as _;
 use std::os::fd::OwnedFd;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{CWD, Mode, OFlags, openat, readlinkat};
+use rustix::io::Errno;
 use rustix::process::Pid;
 
 use super::sighting::{Executed, Key, MAX_TEXT_BYTES, Subject};
-use crate::init::numbers as numbers_in;
+use crate::init::{now_ns, numbers as numbers_in, ticks_at};
 use crate::sys::namespace::process_in;
 
 /// `PF_FORKNOEXEC`: a process that has executed nothing since it was forked.
@@ -24,6 +26,8 @@ pub(super) struct Proc {
     folder: OwnedFd,
     /// This process's own, and its VM's.
     namespaces: OnceLock<[OwnedFd; 2]>,
+    /// Something could not be looked up for want of descriptors or memory.
+    ran_short: AtomicBool,
 }
 
 /// A process or thread.
@@ -37,12 +41,17 @@ pub(super) struct Seen {
     pub(super) is_zombie: bool,
     /// As the host counts.
     pub(super) parent: u32,
+    pub(super) image: Image,
 }
+
+/// What execution changes of a process: it has not executed anything since it was forked, and where the stack, the
+/// arguments and the environment of its program lie. Zeros, but for the first, once it has ended.
+pub(super) type Image = [u64; 4];
 
 impl Proc {
     pub(super) fn open() -> rustix::io::Result<Self> {
         let folder = openat(CWD, "/proc", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-        Ok(Self { folder, namespaces: OnceLock::new() })
+        Ok(Self { folder, namespaces: OnceLock::new(), ran_short: AtomicBool::new(false) })
     }
 
     /// Learns from a process of the VM, before it becomes a guest, which pid namespace that is, if the kernel can say what it
@@ -60,24 +69,43 @@ impl Proc {
         }
     }
 
+    /// Whether somebody who is there could not be seen since this was asked last.
+    pub(super) fn ran_short(&self) -> bool {
+        self.ran_short.swap(false, Ordering::Relaxed)
+    }
+
     /// Looks at a process, a zombie too, or a thread.
     pub(super) fn see(&self, pid: Pid) -> Option<Seen> {
-        let (process, pid_inside) = match self.namespaces.get() {
-            Some([own, inside]) => (process_in(own, pid).ok()?, process_in(inside, pid).ok()?),
-            None => self.process_of(pid)?,
-        };
+        let (process, pid_inside) = self.process_of(pid)?;
         let stat = self.stat(pid_of(process)?)?;
         let key = Key { host_pid: process, start_ticks: stat.number(22)? };
         Some(Seen {
-            who: Subject { key, pid: pid_inside },
+            who: Subject { key, pid: Some(pid_inside) },
             is_thread: pid_of(process)? != pid,
             is_zombie: stat.text(3)? == "Z",
             parent: stat.number(4)?.try_into().ok()?,
+            image: stat.image()?,
         })
+    }
+
+    /// Who a process is that began after a moment, of the monotonic clock. It is not looked for in
+    /// `/proc`, which the process would pay for at its end, too, unless it may have begun in another tick than it is now.
+    pub(super) fn see_new(&self, pid: Pid, after_ns: u64) -> Option<(Subject, bool)> {
+        let start_ticks = ticks_at(after_ns);
+        match self.process_of(pid)? {
+            (process, pid_inside) if pid_of(process)? == pid && start_ticks == ticks_at(now_ns()) => {
+                let key = Key { host_pid: process, start_ticks };
+                Some((Subject { key, pid: Some(pid_inside) }, false))
+            }
+            _ => self.see(pid).map(|seen| (seen.who, seen.is_thread)),
+        }
     }
 
     /// The process of a thread, as this process's namespace and as the VM's counts.
     fn process_of(&self, pid: Pid) -> Option<(u32, u32)> {
+        if let Some([own, inside]) = self.namespaces.get() {
+            return process_in(own, pid).ok().zip(process_in(inside, pid).ok());
+        }
         let mut buffer = [0; 4096];
         let status = self.read(&format!("{}/status", pid.as_raw_nonzero()), &mut buffer)?;
         Some((numbers(status, "Tgid:")?.0, numbers(status, "NSpid:")?.1))
@@ -105,11 +133,8 @@ impl Proc {
         readlinkat(&self.folder, path, Vec::with_capacity(256)).ok().map(std::ffi::CString::into_bytes)
     }
 
-    /// What execution changes of a process: it has not executed anything since it was forked, and where the stack, the
-    /// arguments and the environment of its program lie. Zeros, but for the first, once it has ended.
-    pub(super) fn image(&self, pid: Pid) -> Option<[u64; 4]> {
-        let stat = self.stat(pid)?;
-        Some([stat.number(9)? & FORKED_ONLY, stat.number(28)?, stat.number(48)?, stat.number(51)?])
+    pub(super) fn image(&self, pid: Pid) -> Option<Image> {
+        self.stat(pid)?.image()
     }
 
     /// How a process has ended that was not reaped yet: its wait status.
@@ -142,8 +167,11 @@ impl Proc {
 
     /// As much as fits of a file.
     fn read<'a>(&self, path: &str, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
-        let mut file =
-            File::from(openat(&self.folder, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?);
+        let opened = openat(&self.folder, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
+        if matches!(opened, Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM)) {
+            self.ran_short.store(true, Ordering::Relaxed);
+        }
+        let mut file = File::from(opened.ok()?);
         let mut filled = 0;
         while filled < buffer.len() {
             match file.read(&mut buffer[filled..]) {
@@ -167,6 +195,10 @@ impl Stat {
 
     fn number(&self, field: usize) -> Option<u64> {
         self.text(field)?.parse().ok()
+    }
+
+    fn image(&self) -> Option<Image> {
+        Some([self.number(9)? & FORKED_ONLY, self.number(28)?, self.number(48)?, self.number(51)?])
     }
 }
 

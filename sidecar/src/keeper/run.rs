@@ -16,6 +16,7 @@ use super::notification::Listener;
 use super::polling::Poller;
 use super::proc::{Proc, Seen};
 use super::ptrace::Tracer;
+use super::records::Records;
 use super::sighting::{Backend, Loss, Orders, Sighting};
 use super::sink::Sink;
 use crate::init::now_ns;
@@ -81,12 +82,23 @@ impl Keeper {
         std::thread::Builder::new().spawn(move || teller.sink.run())?;
         self.sink.say(&Told::Ready, &[]);
         let mut buffer = vec![0; packet::MAX_BYTES];
-        while let Some(Packet { message, descriptors }) =
-            packet::receive(&self.socket, &mut buffer, RecvFlags::empty())?
-        {
+        loop {
+            let Packet { message, descriptors } =
+                match packet::receive(&self.socket, &mut buffer, RecvFlags::empty()) {
+                    Ok(Some(packet)) => packet,
+                    Ok(None) => return Ok(()),
+                    // For what came along there is no descriptor left.
+                    Err(Errno::MSGSIZE) => {
+                        Packet { message: packet::decode(&buffer)?, descriptors: Vec::new() }
+                    }
+                    Err(errno) => return Err(errno.into()),
+                };
             match message {
                 Request::Expect { tree } => {
-                    let Some(socket) = descriptors.into_iter().next() else { continue };
+                    let Some(socket) = descriptors.into_iter().next() else {
+                        self.give_up(tree, Loss::TooMany, libc::EMFILE);
+                        continue;
+                    };
                     let keeper = self.clone();
                     let watch = move || keeper.watch(tree, &socket);
                     if std::thread::Builder::new().stack_size(STACK_BYTES).spawn(watch).is_err() {
@@ -96,7 +108,6 @@ impl Keeper {
                 Request::Ping => _ = self.sink.say(&Told::Pong, &[]),
             }
         }
-        Ok(())
     }
 
     /// Watches one tree, in a thread of its own. A child that was killed before it executed anything is followed by
@@ -116,7 +127,7 @@ impl Keeper {
     fn watch_from(&self, tree: ProcessId, waiting: Waiting<'_>) -> bool {
         self.proc.find_namespace(waiting.pid);
         // The pid may be somebody else's only if the child was killed meanwhile.
-        let seen = self.proc.see(waiting.pid).filter(|seen| seen.who.pid == waiting.pid_inside);
+        let seen = self.proc.see(waiting.pid).filter(|seen| seen.who.pid == Some(waiting.pid_inside));
         let Some(seen) = seen else { return false };
         match Means::take(&self.orders, &waiting)
             .and_then(|means| self.begin(tree, means, (waiting.pid, seen)))
@@ -148,8 +159,15 @@ impl Keeper {
             Listener::new(&self.sink, &self.proc, tree, wanted, (listener, inbox), root)
         });
         let trapped = listener.is_some();
+        let records = self.orders.records && means.process == Some(Backend::Notification);
         let untaken = |errno| Untaken { errno, goes_on: !trapped };
-        let listener = listener.transpose().map_err(untaken)?;
+        let mut listener = listener.transpose().map_err(untaken)?;
+        // What it can do without is only told to be missed.
+        if let Some(listener) = listener.as_mut().filter(|_| records)
+            && Records::of(root.0).and_then(|records| listener.read(records)).is_err()
+        {
+            self.sink.tell(Sighting::Lost { tree: Some(tree), loss: Loss::TooMany, count: 0 });
+        }
         let look: Option<Look<'_>> = match means.process {
             Some(Backend::Ptrace) => {
                 let tracer = Tracer::new(&self.sink, &self.proc, tree, root);

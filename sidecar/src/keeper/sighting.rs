@@ -61,6 +61,8 @@ pub struct Orders {
     pub ladder: Vec<Backend>,
     /// What cannot be seen shall not run: the tree dies with its keeper.
     pub require_exact: bool,
+    /// Beside notification, have forks recorded (`perf_event_open(2)`), too: that was found to work.
+    pub records: bool,
 }
 
 /// A process, for ever.
@@ -77,8 +79,8 @@ pub struct Key {
 pub struct Subject {
     /// Which process.
     pub key: Key,
-    /// As its VM counts.
-    pub pid: u32,
+    /// As its VM counts; unknown if it was over before anybody could look.
+    pub pid: Option<u32>,
 }
 
 /// One thing that is told, in the order it was seen.
@@ -132,6 +134,22 @@ pub enum Sighting {
         /// Whose.
         tree: ProcessId,
     },
+}
+
+impl Sighting {
+    /// Takes over what another one tells, if that is more of the same loss.
+    pub(super) fn absorb(&mut self, other: &Self) -> bool {
+        let (Self::Lost { tree, loss, count }, Self::Lost { tree: of, loss: why, count: more }) =
+            (self, other)
+        else {
+            return false;
+        };
+        let same = (&*tree, &*loss) == (of, why) && *count > 0 && *more > 0;
+        if same {
+            *count += more;
+        }
+        same
+    }
 }
 
 /// What a process did.
@@ -272,7 +290,7 @@ pub enum Loss {
     NoBackend,
     /// The sidecar did not take what was seen fast enough.
     Overflow,
-    /// There were more processes than a keeper watches.
+    /// There were more processes, or trees, than a keeper watches.
     TooMany,
     /// It was over before anybody could look.
     TooShort,

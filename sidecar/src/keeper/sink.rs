@@ -7,6 +7,7 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use agentvm_wire::id::ProcessId;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
@@ -14,8 +15,8 @@ use super::messages::{MAX_BATCH_BYTES, Told};
 use super::sighting::{Loss, Sighting, What};
 use crate::packet;
 
-/// How long the first of a row waits for others.
-const ROW: Duration = Duration::from_millis(5);
+/// How long the first of a row waits for others, at most.
+const ROW: Duration = Duration::from_millis(10);
 
 /// Sightings that wait for the sidecar; more are counted, and told as lost.
 pub(super) const MAX_WAITING: usize = 64 << 10;
@@ -27,7 +28,7 @@ const MAX_WAITING_BYTES: usize = 16 << 20;
 #[derive(Debug)]
 pub(super) struct Sink {
     waiting: Mutex<Waiting>,
-    /// Rings for the first of a row, and when it must not wait.
+    /// Rings for the first after a while, and when a row must not wait.
     changed: Condvar,
     socket: Arc<OwnedFd>,
 }
@@ -39,6 +40,8 @@ struct Waiting {
     /// Of what a process did.
     lost: u64,
     urgent: bool,
+    /// Who sends sleeps until the first of a row comes.
+    idle: bool,
 }
 
 impl Sink {
@@ -60,8 +63,16 @@ impl Sink {
         self.add(sighting, true);
     }
 
+    /// Something was not seen, for want of descriptors or memory.
+    pub(super) fn lose(&self, tree: ProcessId) {
+        self.tell(Sighting::Lost { tree: Some(tree), loss: Loss::TooMany, count: 1 });
+    }
+
     fn add(&self, sighting: Sighting, urgent: bool) {
         let mut waiting = self.lock();
+        if waiting.sightings.last_mut().is_some_and(|last| last.absorb(&sighting)) {
+            return;
+        }
         let bytes = size(&sighting);
         let full = waiting.sightings.len() >= MAX_WAITING || waiting.bytes + bytes > MAX_WAITING_BYTES;
         // Of beginning and end of a tree there are never many, and they are waited for.
@@ -73,11 +84,10 @@ impl Sink {
             let count = std::mem::take(&mut waiting.lost);
             waiting.sightings.push(Sighting::Lost { tree: None, loss: Loss::Overflow, count });
         }
-        let is_first = waiting.sightings.is_empty();
         waiting.sightings.push(sighting);
         waiting.bytes += bytes;
         waiting.urgent |= urgent;
-        if is_first || urgent || waiting.bytes >= MAX_BATCH_BYTES {
+        if waiting.idle || urgent || waiting.bytes >= MAX_BATCH_BYTES {
             self.changed.notify_one();
         }
     }
@@ -107,16 +117,22 @@ impl Sink {
         }
     }
 
-    /// Waits for a row.
+    /// Waits for a row. Behind one the next is waited for by time alone, which costs whoever sees something nothing.
     fn take(&self) -> Vec<Sighting> {
-        let waiting = self.lock();
-        let waiting = self.changed.wait_while(waiting, |waiting| waiting.sightings.is_empty());
-        let waiting = waiting.unwrap_or_else(PoisonError::into_inner);
         let is_short = |waiting: &mut Waiting| !waiting.urgent && waiting.bytes < MAX_BATCH_BYTES;
-        let (mut waiting, _) =
-            self.changed.wait_timeout_while(waiting, ROW, is_short).unwrap_or_else(PoisonError::into_inner);
-        (waiting.bytes, waiting.urgent) = (0, false);
-        std::mem::take(&mut waiting.sightings)
+        let mut waiting = self.lock();
+        loop {
+            let row = self.changed.wait_timeout_while(waiting, ROW, is_short);
+            (waiting, _) = row.unwrap_or_else(PoisonError::into_inner);
+            if !waiting.sightings.is_empty() {
+                (waiting.bytes, waiting.urgent) = (0, false);
+                return std::mem::take(&mut waiting.sightings);
+            }
+            waiting.idle = true;
+            let first = self.changed.wait_while(waiting, |waiting| waiting.sightings.is_empty());
+            waiting = first.unwrap_or_else(PoisonError::into_inner);
+            waiting.idle = false;
+        }
     }
 }
 

@@ -17,7 +17,10 @@ use super::{
     probe::{Found, probe},
     sighted,
 };
-use crate::{keeper::Backend, zygote::Zygote};
+use crate::{
+    keeper::{self, Backend},
+    zygote::Zygote,
+};
 
 /// Names the only means to be used.
 const BACKEND_ENV: &str = "AGENTVM_OBSERVER_BACKEND";
@@ -25,6 +28,10 @@ const BACKEND_ENV: &str = "AGENTVM_OBSERVER_BACKEND";
 const NOT_SYSTEM_WIDE: &str = "this sidecar looks at nothing but its own VMs; the kernel's process connector would take root of the host";
 /// Why files and the network are seen in part.
 const ATTEMPTS: &str = "calls are seen when they are tried, not what comes of them";
+/// What notification misses, with records of forks and without.
+const RECORDED: &str =
+    "how a child ends that is killed before its first call may not be known, and stops are not seen";
+const UNRECORDED: &str = "what is killed before its first call is not seen, for which perf_event_open(2) is needed (kernel.perf_event_paranoid at most 2, and a seccomp profile that has it), nor are stops";
 
 static FOUND: OnceCell<Found> = OnceCell::const_new();
 
@@ -71,14 +78,16 @@ pub(super) fn cell(category: EventCategory) -> CategoryCapability {
     match (category, FOUND.get()) {
         (EventCategory::Lifecycle, _) => CategoryCapability::supported(category, ObserverBackend::Spawn),
         (EventCategory::Process, Some(found)) => of_processes(found),
-        (EventCategory::File | EventCategory::Network, Some(Found { calls, .. })) => match calls {
-            Ok(()) => {
-                let gaps = vec!["result".to_owned()];
-                CategoryCapability::partial(category, ObserverBackend::Notification, ATTEMPTS, gaps)
-            }
-            Err(why) => CategoryCapability::unavailable(category, format!("seccomp_unotify(2): {why}")),
-        },
+        (EventCategory::File, Some(found)) => of_calls(category, found, keeper::of_files()),
+        (EventCategory::Network, Some(found)) => of_calls(category, found, keeper::of_network()),
         _ => CategoryCapability::unavailable(category, "it was not tried"),
+    }
+}
+
+fn of_calls(category: EventCategory, found: &Found, gaps: &[&str]) -> CategoryCapability {
+    match &found.calls {
+        Ok(()) => CategoryCapability::partial(category, ObserverBackend::Notification, ATTEMPTS, names(gaps)),
+        Err(why) => CategoryCapability::unavailable(category, format!("seccomp_unotify(2): {why}")),
     }
 }
 
@@ -91,11 +100,14 @@ fn of_processes(found: &Found) -> CategoryCapability {
     let failures: Vec<_> =
         found.process.iter().take_while(|(_, tried)| tried.is_err()).filter_map(failed).collect();
     match best {
-        Some((Backend::Ptrace, _)) => CategoryCapability::supported(category, ObserverBackend::Ptrace),
+        Some((backend @ Backend::Ptrace, _)) => CategoryCapability {
+            gaps: names(keeper::of_processes(*backend, found.records)),
+            ..CategoryCapability::supported(category, ObserverBackend::Ptrace)
+        },
         Some((backend, _)) => {
-            let (misses, gaps) = misses(*backend);
-            let reason = failures.into_iter().chain([misses.to_owned()]).collect::<Vec<_>>().join("; ");
-            let gaps = gaps.iter().map(|gap| (*gap).to_owned()).collect();
+            let misses = misses(*backend, found.records).to_owned();
+            let reason = failures.into_iter().chain([misses]).collect::<Vec<_>>().join("; ");
+            let gaps = names(keeper::of_processes(*backend, found.records));
             CategoryCapability::partial(category, sighted::backend(*backend), reason, gaps)
         }
         None => CategoryCapability::unavailable(category, failures.join("; ")),
@@ -103,11 +115,21 @@ fn of_processes(found: &Found) -> CategoryCapability {
 }
 
 /// What a second best means does not see.
-fn misses(backend: Backend) -> (&'static str, &'static [&'static str]) {
+fn misses(backend: Backend, records: bool) -> &'static str {
     match backend {
-        Backend::Polling => ("what is over between two looks is not seen", &["sampled"]),
-        _ => ("what is killed before its first call is not seen, nor are stops", &["killed_early", "stops"]),
+        Backend::Polling => "what is over between two looks is not seen",
+        _ if records => RECORDED,
+        _ => UNRECORDED,
     }
+}
+
+fn names(gaps: &[&str]) -> Vec<String> {
+    gaps.iter().map(|gap| (*gap).to_owned()).collect()
+}
+
+/// Whether forks are recorded beside notification.
+pub(super) fn has_records() -> bool {
+    FOUND.get().is_some_and(|found| found.records)
 }
 
 /// Whether a category is seen at all.

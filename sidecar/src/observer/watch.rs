@@ -35,7 +35,8 @@ pub(super) struct Watch {
 
 #[derive(Debug, Clone, Copy)]
 struct Member {
-    key: ProcessKey,
+    /// Unknown where its pid is.
+    key: Option<ProcessKey>,
     parent: Option<ProcessKey>,
 }
 
@@ -114,7 +115,7 @@ impl Watch {
         left.map(|(_, member)| {
             let mut event = event_now(EventCategory::Process, ObserverEventKind::Orphaned);
             (event.pid, event.key, event.parent_key) =
-                (Some(member.key.pid), Some(member.key), member.parent);
+                (member.key.map(|key| key.pid), member.key, member.parent);
             event.backend = self.backend;
             event
         })
@@ -128,7 +129,7 @@ impl Watch {
             What::Adopted { parent } => parent,
             _ => None,
         };
-        let parent = parent.and_then(|parent| self.members.get(&parent)).map(|parent| parent.key);
+        let parent = parent.and_then(|parent| self.members.get(&parent)).and_then(|parent| parent.key);
         let member = *self.members.entry(who.key).or_insert(Member { key: key(who), parent });
         if let What::Exited { .. } = what {
             self.members.remove(&who.key);
@@ -138,12 +139,12 @@ impl Watch {
             }
         }
         let mut event = sighted::event(what, at_ns, self.backend);
-        event.pid = Some(if is_root { self.process.0 } else { who.pid });
-        (event.key, event.parent_key) = (Some(member.key), member.parent);
+        event.pid = if is_root { Some(self.process.0) } else { who.pid };
+        (event.key, event.parent_key) = (member.key, member.parent);
         Some(event)
     }
 }
 
-fn key(who: Subject) -> ProcessKey {
-    ProcessKey { pid: who.pid, start_ticks: who.key.start_ticks }
+fn key(who: Subject) -> Option<ProcessKey> {
+    Some(ProcessKey { pid: who.pid?, start_ticks: who.key.start_ticks })
 }

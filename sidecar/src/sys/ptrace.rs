@@ -4,7 +4,6 @@
 
 use std::mem::MaybeUninit;
 
-use rustix::io::Errno;
 use rustix::process::Pid;
 
 use super::check;
@@ -83,10 +82,12 @@ fn request(request: libc::c_uint, pid: Pid, data: libc::c_long) -> rustix::io::R
     check(unsafe { libc::ptrace(request, pid.as_raw_nonzero().get(), 0usize, data) }).map(drop)
 }
 
-/// Waits for a change of any tracee, which stays to be taken: whose. ECHILD if there is no tracee.
-pub(crate) fn await_change() -> rustix::io::Result<Pid> {
-    let change = rustix::io::retry_on_intr(|| wait(libc::P_ALL, 0, libc::WNOWAIT))?;
-    change.map(|(pid, ..)| pid).ok_or(Errno::CHILD)
+/// A change of any tracee, which stays to be taken: whose, and whether that is a stop. Waits for one, unless `now`; then
+/// there may be none. ECHILD if there is no tracee.
+pub(crate) fn next_change(now: bool) -> rustix::io::Result<Option<(Pid, bool)>> {
+    let flags = libc::WNOWAIT | if now { libc::WNOHANG } else { 0 };
+    let change = rustix::io::retry_on_intr(|| wait(libc::P_ALL, 0, flags))?;
+    Ok(change.map(|(pid, code, _)| (pid, code == libc::CLD_TRAPPED)))
 }
 
 /// Takes the change of a tracee; `None` if there is none any more.

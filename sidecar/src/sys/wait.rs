@@ -106,6 +106,19 @@ pub(crate) fn detach(pid: Pid, signal: i32) {
     }
 }
 
+/// Bytes that all descendants that were waited for had fetched from storage, and had to be stored (`getrusage(2)`).
+pub(crate) fn reaped_io() -> [u64; 2] {
+    /// What the kernel counts blocks in, whatever those of the device are.
+    const BLOCK_BYTES: u64 = 512;
+    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the structure is writable and of the kernel's size; all-zero is a valid value of it.
+    let usage = unsafe {
+        libc::getrusage(libc::RUSAGE_CHILDREN, usage.as_mut_ptr());
+        usage.assume_init()
+    };
+    [usage.ru_inblock, usage.ru_oublock].map(|blocks| u64::try_from(blocks).unwrap_or(0) * BLOCK_BYTES)
+}
+
 fn microseconds(time: libc::timeval) -> u64 {
     u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000 + u64::try_from(time.tv_usec).unwrap_or(0)
 }

@@ -49,6 +49,9 @@ impl Vm {
             resource("memory_bytes", counted.memory_bytes.unwrap_or(seen.memory_bytes), "bytes"),
             resource("cpu_us", counted.cpu_us.unwrap_or(seen.cpu_us), "microseconds"),
         ];
+        let [read, written] = seen.io;
+        resources.push(resource("io_read_bytes", read, "bytes"));
+        resources.push(resource("io_written_bytes", written, "bytes"));
         if let Some((bytes, inodes)) = seen.disk {
             resources.push(resource("disk_bytes", bytes, "bytes"));
             resources.push(resource("disk_inodes", inodes, "files"));

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use agentvm_wire::vm::{Isolation, VmConfig};
 
-use self::watched::{EXACT, Seen, Watched, each, has_python};
+use self::watched::{EXACT, Seen, Watched, each, has_python, records_can_be_had};
 use super::harness::{Vm, first_line};
 use crate::init::Stdio;
 use crate::keeper::{Backend, Orders, Sighting, Wanted, What};
@@ -55,13 +55,20 @@ fn subshells_that_execute_nothing_are_seen() {
 
 #[test]
 fn children_that_are_killed_at_once_are_seen() {
-    let mut watched = Watched::by(Backend::Ptrace);
-    if has_python(&mut watched) {
+    for backend in EXACT {
+        let mut watched = Watched::by(*backend);
+        let exact = *backend == Backend::Ptrace;
+        if !has_python(&mut watched) || !exact && !records_can_be_had() {
+            continue;
+        }
         let seen = watched.exec(
             "/usr/bin/python3",
             &["-c", "import os\nfor i in range(50):\n p=os.fork()\n if p==0:\n  while True: pass\n os.kill(p,9); os.waitpid(p,0)"],
         );
-        assert_eq!((seen.forked(), seen.ends()), (50, vec![(None, Some(9)); 50]));
+        assert_eq!((seen.forked(), seen.ends().len()), (50, 50));
+        // Whoever was reaped before anybody could look has told nobody how it ended.
+        let known = seen.ends().into_iter().filter(|end| exact || *end != (None, None));
+        assert!(known.inspect(|end| assert_eq!(*end, (None, Some(9)))).count() == 50 || !exact);
     }
 }
 
@@ -186,8 +193,10 @@ fn without_namespaces_the_same_is_seen() {
             // Without `no_new_privs` a listener is not for everybody.
             let ladder = vec![*backend, Backend::Ptrace];
             let config = VmConfig { isolation, ..VmConfig::default() };
-            let mut watched =
-                Watched::of(Vm::with(&config), &Orders { wanted, ladder, require_exact: false });
+            let mut watched = Watched::of(
+                Vm::with(&config),
+                &Orders { wanted, ladder, require_exact: false, records: false },
+            );
             let seen = watched.sh("/bin/true; (exit 7); ( (exit 8) & ); cat none");
             assert_eq!((seen.forked(), seen.executed().len()), (5, 3));
             assert_eq!((seen.ends().len(), seen.code_sum()), (5, 16));
@@ -199,7 +208,7 @@ fn without_namespaces_the_same_is_seen() {
 fn the_first_means_that_can_be_had_is_taken() {
     let ladder = vec![Backend::Notification, Backend::Ptrace];
     let wanted = Wanted { process: true, ..Wanted::default() };
-    let mut watched = Watched::with(&Orders { wanted, ladder, require_exact: false });
+    let mut watched = Watched::with(&Orders { wanted, ladder, require_exact: false, records: false });
     let seen = watched.sh("exit 0");
     assert!(matches!(seen.all[0], Sighting::Watched { backend: Backend::Notification, .. }));
 }

@@ -1,9 +1,11 @@
 //! Limits: those the sidecar itself lives under, and those of its VMs.
 
-use agentvm_sdk::{AgentOs, AgentOsConfig, ClientError, ExecOptions, ExitCause};
+use std::process::Command;
+
+use agentvm_sdk::{AgentOs, AgentOsConfig, ClientError, ExecOptions, ExitCause, SpawnOptions};
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 
-use crate::support::{no_process_has_argument, out, sh, sidecar, spawn, tree, vm, vm_with, within};
+use crate::support::{no_process_has_argument, out, said, sh, sidecar, spawn, tree, vm, vm_with, within};
 
 /// Why this host cannot enforce a limit.
 fn missing(vm: &AgentOs, name: &str) -> Option<String> {
@@ -106,6 +108,32 @@ async fn what_is_used_is_told_with_how_much_may_be() {
     out(&vm, "sh -c 'i=0; while [ $i -lt 300000 ]; do i=$((i + 1)); done'").await;
     let (cpu, _) = used("cpu_us").await;
     assert!(cpu > 50_000, "{cpu}");
+}
+
+/// Bytes that a shell and its commands fetched from storage, as it says itself.
+const FETCHED: &str = "sed -n 's/^read_bytes: //p' /proc/$$/io";
+
+#[tokio::test]
+async fn what_is_fetched_from_storage_is_told_of_the_living_and_of_the_dead() {
+    let vm = vm_with(AgentOsConfig::new()).await;
+    let fetched = async || {
+        let usage = within(vm.resource_usage()).await.unwrap();
+        usage.resources.into_iter().find(|resource| resource.name == "io_read_bytes").unwrap().used
+    };
+    // Past the cache, if the file system can do that; the same counts on the host, or does not.
+    let read = "dd if=/usr/bin/dd of=/dev/null iflag=direct bs=4096 count=16 2> /dev/null";
+    let before = fetched().await;
+    let told: u64 = out(&vm, &format!("{read}; {FETCHED}")).await.trim().parse().unwrap();
+    let host = Command::new("sh").args(["-c", &format!("{read}; {FETCHED}")]).output().unwrap().stdout;
+    let on_host: u64 = String::from_utf8(host).unwrap().trim().parse().unwrap();
+    assert!(on_host == 0 || told >= 65536, "{told} {on_host}");
+    let after = fetched().await;
+    assert!(after - before >= told, "{before} {after} {told}");
+
+    let living =
+        vm.spawn("sh", ["-c", &format!("{read}; echo read; read line")], SpawnOptions::new()).unwrap();
+    said(&living, "read").await;
+    assert!(fetched().await - after >= on_host.min(65536));
 }
 
 #[tokio::test]

@@ -1,86 +1,25 @@
 //! What a process's descendants do, seen exactly.
 
-use std::{collections::HashMap, ffi::OsStr, fs, path::PathBuf};
+use std::{ffi::OsStr, path::PathBuf, time::Duration};
 
 use agentvm_sdk::{
-    AgentOs, CapabilitySupport, EventCategory, ExecOptions, ObserverBackend, ObserverConfig, ObserverEvent,
-    ObserverEventKind as Kind, Process, ProcessKey, SpawnOptions, TraceScope, wire::error::Code,
+    CapabilitySupport, EventCategory, ExecOptions, ObserverBackend, ObserverConfig,
+    ObserverEventKind as Kind, SpawnOptions, wire::error::Code,
 };
 
-use crate::serve::Server;
-use crate::support::{children, is_alive, kill, said, vm, within};
-
-fn config() -> ObserverConfig {
-    ObserverConfig::with_categories([EventCategory::Lifecycle, EventCategory::Process])
-}
-
-fn shell(vm: &AgentOs, script: &str) -> Process {
-    vm.spawn("sh", ["-c", script], SpawnOptions::new().observe(config())).unwrap()
-}
-
-/// A sidecar that sees processes by notification alone: what holds by `ptrace(2)` holds by the next best means, too.
-async fn notified(test: &str) -> Server {
-    Server::start_with(&format!("observe-{test}"), ("AGENTVM_OBSERVER_BACKEND", "notification")).await
-}
-
-/// Everything that is told of a process, to the end.
-async fn told(process: &Process) -> Vec<ObserverEvent> {
-    let (events, mut found) = (process.observer().unwrap(), Vec::new());
-    while let Some(event) = within(events.recv()).await {
-        found.push(event);
-    }
-    within(process.wait()).await.unwrap();
-    assert_in_order(&found);
-    found
-}
-
-/// Runs a script to its end.
-async fn run(vm: &AgentOs, script: &str) -> Vec<ObserverEvent> {
-    told(&shell(vm, script)).await
-}
-
-/// Of each process the start comes first and the end last, a parent's start before its child's, and `complete` last.
-fn assert_in_order(events: &[ObserverEvent]) {
-    let mut stage: HashMap<ProcessKey, u8> = HashMap::new();
-    for (index, event) in events.iter().enumerate() {
-        assert_eq!(event.seq, index as u64 + 1);
-        let Some(key) = event.key else { continue };
-        let (least, now) = match event.kind {
-            Kind::Started { .. } | Kind::DescendantStarted { .. } => (0, 1),
-            Kind::Exited { .. } | Kind::DescendantExited { .. } => (1, 2),
-            _ => (1, 1),
-        };
-        assert_eq!(stage.insert(key, now).unwrap_or(0), least, "{event:?}");
-        if let (Kind::DescendantStarted { .. }, Some(parent)) = (&event.kind, event.parent_key) {
-            assert!(stage.contains_key(&parent), "{event:?}");
-        }
-    }
-    assert_eq!(events.last().map(|event| event.kind.as_str()), Some("complete"));
-    assert!(
-        !events.iter().any(|event| event.kind.as_str() == "loss"),
-        "{:?}",
-        events.iter().find(|event| event.kind.as_str() == "loss")
-    );
-}
-
-fn count(events: &[ObserverEvent], kind: &str, root: &Process) -> usize {
-    events.iter().filter(|event| event.kind.as_str() == kind && event.pid != Some(root.pid())).count()
-}
-
-fn codes(events: &[ObserverEvent]) -> Vec<i32> {
-    let ends = events.iter().filter(|event| event.kind.as_str() == "descendant-exited");
-    ends.filter_map(|event| event.kind.folded_code()).collect()
-}
+use crate::observed::{EXACT, Observed, all, codes, config, count, keepers, losses, run, shell, told};
+use crate::support::{all_gone, inits, kill, said, tree, vm, within};
 
 #[tokio::test]
 async fn two_thousand_programs_are_seen_two_thousand_times() {
-    let server = notified("programs").await;
-    for vm in [vm().await, server.vm().await] {
+    for backend in EXACT {
+        let observed = Observed::by(backend, "programs").await;
+        let vm = &observed.vm;
         for script in [
             "i=0; while [ $i -lt 2000 ]; do /bin/true; i=$((i+1)); done",
-            "i=0; while [ $i -lt 2000 ]; do /bin/true & i=$((i+1)); [ $((i % 200)) -ne 0 ] || wait; done; wait",
+            "i=0; while [ $i -lt 2000 ]; do /bin/true & i=$((i+1)); [ $((i % 1000)) -ne 0 ] || wait; done; wait",
         ] {
-            let process = shell(&vm, script);
+            let process = shell(vm, script);
             let events = told(&process).await;
             let seen = ["descendant-started", "descendant-exec", "descendant-exited"]
                 .map(|kind| count(&events, kind, &process));
@@ -92,37 +31,37 @@ async fn two_thousand_programs_are_seen_two_thousand_times() {
 
 #[tokio::test]
 async fn every_end_has_its_code_or_its_signal() {
-    let vm = vm().await;
-    let script = "i=0; while [ $i -lt 1000 ]; do (exit $((i % 200))); i=$((i+1)); done
-                  sleep 600 & kill -9 $!; sleep 600 & kill -15 $!; wait";
-    let codes = codes(&run(&vm, script).await);
-    assert_eq!(codes.iter().filter(|code| **code >= 0).sum::<i32>(), 99_500);
-    let mut signals: Vec<_> = codes.into_iter().filter(|code| *code < 0).collect();
-    signals.sort_unstable();
-    assert_eq!(signals, [-15, -9]);
+    for backend in EXACT {
+        let observed = Observed::by(backend, "codes").await;
+        let script = "i=0; while [ $i -lt 1000 ]; do (exit $((i % 200))); i=$((i+1)); done
+                      sh -c 'kill -9 $$'; sh -c 'kill -15 $$'; :";
+        let codes = codes(&run(&observed.vm, script).await);
+        assert_eq!(codes.iter().filter(|code| **code >= 0).sum::<i32>(), 99_500, "{backend}");
+        let signals: Vec<_> = codes.into_iter().filter(|code| *code < 0).collect();
+        assert_eq!(signals, [-9, -15], "{backend}");
+    }
 }
 
 #[tokio::test]
 async fn a_second_best_means_names_its_gaps() {
-    let server = notified("gaps").await;
-    let vm = server.vm().await;
-    let tree = within(vm.observer_capabilities(TraceScope::LaunchedProcessTree)).await.unwrap();
-    let process = tree.category(EventCategory::Process).unwrap();
+    let observed = Observed::by(ObserverBackend::Notification, "gaps").await;
+    let process = observed.cell(EventCategory::Process).await;
     assert_eq!(
         (process.support, process.backend),
         (CapabilitySupport::Partial, Some(ObserverBackend::Notification))
     );
-    assert!(process.gaps.contains(&"killed_early".to_owned()), "{process:?}");
+    assert!(process.gaps.contains(&"stops".to_owned()), "{process:?}");
     let exact = SpawnOptions::new().observe(config().require_exact(true));
-    let refused = within(vm.spawn("true", [""; 0], exact).unwrap().wait()).await.unwrap_err();
+    let refused = within(observed.vm.spawn("true", [""; 0], exact).unwrap().wait()).await.unwrap_err();
     assert_eq!(refused.code(), Code::UNSUPPORTED);
 }
 
 #[tokio::test]
 async fn what_never_executes_anything_is_seen_too() {
-    let server = notified("forks").await;
-    for vm in [vm().await, server.vm().await] {
-        let process = shell(&vm, "i=0; while [ $i -lt 2000 ]; do (:); i=$((i+1)); done");
+    for backend in EXACT {
+        let observed = Observed::by(backend, "forks").await;
+        let vm = &observed.vm;
+        let process = shell(vm, "i=0; while [ $i -lt 2000 ]; do (:); i=$((i+1)); done");
         let events = told(&process).await;
         assert_eq!(count(&events, "descendant-started", &process), 2000);
         assert_eq!(codes(&events), [0; 2000]);
@@ -131,39 +70,45 @@ async fn what_never_executes_anything_is_seen_too() {
 
 #[tokio::test]
 async fn orphans_are_seen_to_their_end() {
-    let server = notified("orphans").await;
-    for vm in [vm().await, server.vm().await] {
-        let codes = codes(&run(&vm, "i=0; while [ $i -lt 500 ]; do ( (exit 7) & ); i=$((i+1)); done").await);
+    for backend in EXACT {
+        let observed = Observed::by(backend, "orphans").await;
+        let vm = &observed.vm;
+        let codes = codes(&run(vm, "i=0; while [ $i -lt 500 ]; do ( (exit 7) & ); i=$((i+1)); done").await);
         assert_eq!(codes.iter().filter(|code| **code == 7).count(), 500);
     }
 }
 
 #[tokio::test]
 async fn a_daemon_that_outlives_its_root_is_an_orphan_and_has_not_ended() {
-    let vm = vm().await;
-    let process = shell(&vm, "setsid sh -c 'sleep 600 & wait' >/dev/null 2>&1 & sleep 0.1; exit 3");
-    let events = process.observer().unwrap();
-    assert_eq!(within(process.wait()).await.unwrap().code, 3);
-    let mut orphans = Vec::new();
-    while orphans.len() < 2 {
-        let event = within(events.recv()).await.unwrap();
-        match event.kind {
-            Kind::Orphaned => orphans.push(event.key.unwrap()),
-            Kind::DescendantExited { .. } => assert!(!orphans.contains(&event.key.unwrap())),
-            _ => {}
+    for backend in EXACT {
+        let observed = Observed::by(backend, "daemon").await;
+        let init = inits(observed.server.pid()).into_iter().next().unwrap();
+        let script = "mkfifo up; setsid sh -c 'echo > up; read never < up' & read line < up; exit 3";
+        let process = shell(&observed.vm, script);
+        let events = process.observer().unwrap();
+        assert_eq!(within(process.wait()).await.unwrap().code, 3);
+        let orphan = loop {
+            let event = within(events.recv()).await.unwrap();
+            if event.kind == Kind::Orphaned {
+                break event;
+            }
+        };
+        assert_eq!(events.try_recv(), None, "it lives, and nothing is over");
+        let of_vm = tree(init);
+        within(observed.vm.dispose()).await.unwrap();
+        while let Some(event) = within(events.recv()).await {
+            assert!(event.kind != Kind::Orphaned, "it was one already: {orphan:?}");
         }
-    }
-    within(vm.dispose()).await.unwrap();
-    while let Some(event) = within(events.recv()).await {
-        assert_ne!(event.kind.as_str(), "orphaned");
+        all_gone(&of_vm, Duration::from_secs(5)).await;
     }
 }
 
 #[tokio::test]
 async fn programs_are_told_with_arguments_and_folder() {
-    let server = notified("arguments").await;
-    for vm in [vm().await, server.vm().await] {
-        let events = run(&vm, "cd /tmp && /bin/echo 'a b' '' \"$(printf 'caf\\351')\" >/dev/null; :").await;
+    for backend in EXACT {
+        let observed = Observed::by(backend, "arguments").await;
+        let vm = &observed.vm;
+        let events = run(vm, "cd /tmp && /bin/echo 'a b' '' \"$(printf 'caf\\351')\" >/dev/null; :").await;
         let exec = events
             .iter()
             .find(|event| event.kind.argv().next().is_some_and(|arg0| arg0 == "/bin/echo"))
@@ -178,34 +123,13 @@ async fn programs_are_told_with_arguments_and_folder() {
 }
 
 #[tokio::test]
-async fn one_that_stops_itself_goes_on_and_ends() {
-    let vm = vm().await;
-    let process =
-        shell(&vm, "sh -c 'kill -STOP $$; exit 5' & child=$!; read go; kill -CONT $child; wait $child");
-    let events = process.observer().unwrap();
-    let stopped = loop {
-        let event = within(events.recv()).await.unwrap();
-        if event.kind == (Kind::DescendantStopped { signal: 19 }) {
-            break event;
-        }
-    };
-    process.close_stdin();
-    let after: Vec<_> = told(&process)
-        .await
-        .iter()
-        .filter(|event| event.key == stopped.key && event.seq > stopped.seq)
-        .map(|event| (event.kind.as_str(), event.kind.folded_code()))
-        .collect();
-    assert_eq!(after, [("descendant-continued", None), ("descendant-exited", Some(5))]);
-}
-
-#[tokio::test]
 async fn pipelines_run_as_if_nobody_looked() {
-    let server = notified("pipelines").await;
-    for vm in [vm().await, server.vm().await] {
+    for backend in EXACT {
+        let observed = Observed::by(backend, "pipelines").await;
+        let vm = &observed.vm;
         let script =
             "i=0; while [ $i -lt 800 ]; do echo x | cat | cat >/dev/null || exit 9; i=$((i+1)); done";
-        let process = shell(&vm, script);
+        let process = shell(vm, script);
         assert_eq!(count(&told(&process).await, "descendant-exited", &process), 2400);
         assert_eq!(within(process.wait()).await.unwrap().code, 0);
     }
@@ -213,10 +137,11 @@ async fn pipelines_run_as_if_nobody_looked() {
 
 #[tokio::test]
 async fn everything_that_ended_before_is_queued_when_wait_returns() {
-    let server = notified("queued").await;
-    for vm in [vm().await, server.vm().await] {
+    for backend in EXACT {
+        let observed = Observed::by(backend, "queued").await;
+        let vm = &observed.vm;
         for _ in 0..100 {
-            let process = shell(&vm, "/bin/true; /bin/false; exit 4");
+            let process = shell(vm, "/bin/true; /bin/false; exit 4");
             let events = process.observer().unwrap();
             within(process.wait()).await.unwrap();
             let found = events.drain();
@@ -255,10 +180,7 @@ async fn files_and_connections_are_told_as_they_are_tried() {
     let script = "echo x > made; mv made moved; rm moved; mkdir folder; rmdir folder
         python3 -c 'import socket; s = socket.create_server((\"127.0.0.1\", 0)); socket.create_connection(s.getsockname())'";
     let process = vm.spawn("sh", ["-c", script], SpawnOptions::new().observe(config)).unwrap();
-    let (events, mut found) = (process.observer().unwrap(), Vec::new());
-    while let Some(event) = within(events.recv()).await {
-        found.push(event);
-    }
+    let found = all(&process).await;
     assert!(within(process.wait()).await.unwrap().success());
     let of = |kind: &str| found.iter().filter(|event| event.kind.as_str() == kind).collect::<Vec<_>>();
     let paths = |kind: &str| {
@@ -291,24 +213,13 @@ async fn a_program_runs_on_when_its_keeper_is_killed_and_one_loss_says_so() {
     for _ in 0..3 {
         let process = shell(&vm, script);
         said(&process, "up").await;
-        let sidecar = vm.sidecar().pid().unwrap();
-        let keepers: Vec<_> = children(sidecar)
-            .into_iter()
-            .filter(|pid| {
-                fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm == "agentvm-keeper\n")
-            })
-            .filter(|pid| is_alive(*pid))
-            .collect();
+        let keepers = keepers(vm.sidecar().pid().unwrap());
         assert_eq!(keepers.len(), 1, "one keeper sees all of a VM");
         kill(keepers[0]);
         assert_eq!(within(process.wait()).await.unwrap().code, 6);
-        let (events, mut found) = (process.observer().unwrap(), Vec::new());
-        while let Some(event) = within(events.recv()).await {
-            found.push(event);
-        }
-        let losses: Vec<_> = found.iter().filter(|event| event.kind.as_str() == "loss").collect();
-        assert_eq!(losses.len(), 1, "{losses:?}");
-        assert_eq!(losses[0].kind, Kind::Loss { reason: "keeper_gone".to_owned(), count: 0 });
+        let found = all(&process).await;
+        let loss = Kind::Loss { reason: "keeper_gone".to_owned(), count: 0 };
+        assert_eq!(losses(&found), [&loss]);
         let ends: Vec<_> = found.iter().rev().map(|event| event.kind.as_str()).take(2).collect();
         assert_eq!(ends, ["complete", "exited"]);
     }

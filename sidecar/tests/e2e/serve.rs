@@ -31,35 +31,42 @@ impl Server {
     }
 
     /// With this variable in its environment.
-    pub(crate) async fn start_with(name: &str, variable: (&str, &str)) -> Self {
-        Self::launch(name, &[], &[variable]).await
+    pub(crate) async fn start_with(name: &str, (variable, value): (&str, &str)) -> Self {
+        let mut command = sidecar();
+        command.env(variable, value);
+        Self::launch(name, &[], command).await
+    }
+
+    /// By a program that executes the rest of its arguments.
+    pub(crate) async fn start_by(name: &str, levels: &[&str], mut command: Command) -> Self {
+        command.arg(program("agentvm-sidecar"));
+        Self::launch(name, levels, command).await
     }
 
     /// Allows levels of isolation; without any, the default.
     async fn start_allowing(name: &str, levels: &[&str]) -> Self {
-        Self::launch(name, levels, &[]).await
+        Self::launch(name, levels, sidecar()).await
     }
 
-    async fn launch(name: &str, levels: &[&str], variables: &[(&str, &str)]) -> Self {
+    async fn launch(name: &str, levels: &[&str], command: Command) -> Self {
         let folder = std::env::temp_dir().join(format!("agentvm-serve-{name}-{}", std::process::id()));
         fs::create_dir(&folder).unwrap();
         write_token(&folder.join("token"), 0o600);
-        let server = Self { child: Self::spawn(&folder, levels, variables), folder };
+        let server = Self { child: Self::spawn(command, &folder, levels), folder };
         // The file is there a moment before anybody listens.
         let listens = || async { tokio::net::UnixStream::connect(server.socket()).await.is_ok() };
         until("it listens", DEADLINE, listens).await;
         server
     }
 
-    fn spawn(folder: &std::path::Path, levels: &[&str], variables: &[(&str, &str)]) -> Child {
-        Command::new(program("agentvm-sidecar"))
+    fn spawn(mut command: Command, folder: &std::path::Path, levels: &[&str]) -> Child {
+        command
             .arg("serve")
             .arg("--listen")
             .arg(format!("unix:{}", folder.join("socket").display()))
             .arg("--token-file")
             .arg(folder.join("token"))
             .args(levels.iter().map(|level| format!("--isolation={level}")))
-            .envs(variables.iter().copied())
             .stdin(Stdio::null())
             .spawn()
             .unwrap()
@@ -78,8 +85,11 @@ impl Server {
     }
 
     pub(crate) async fn vm(&self) -> AgentOs {
-        let config = AgentOsConfig::new().sidecar(self.config(TOKEN));
-        within(AgentOs::create(config)).await.unwrap()
+        self.vm_with(AgentOsConfig::new()).await
+    }
+
+    pub(crate) async fn vm_with(&self, config: AgentOsConfig) -> AgentOs {
+        within(AgentOs::create(config.sidecar(self.config(TOKEN)))).await.unwrap()
     }
 }
 
@@ -90,6 +100,10 @@ impl Drop for Server {
         let _ = self.child.wait();
         let _ = fs::remove_dir_all(&self.folder);
     }
+}
+
+fn sidecar() -> Command {
+    Command::new(program("agentvm-sidecar"))
 }
 
 fn write_token(path: &std::path::Path, mode: u32) {
@@ -228,12 +242,12 @@ async fn a_client_that_is_gone_takes_its_vms_with_it_and_no_others() {
 #[tokio::test]
 async fn a_dead_sidecars_socket_is_replaced_and_a_live_ones_is_not() {
     let mut server = Server::start("stale").await;
-    let mut second = Server::spawn(&server.folder, &[], &[]);
+    let mut second = Server::spawn(sidecar(), &server.folder, &[]);
     assert!(!second.wait().unwrap().success(), "somebody listens there");
     server.child.kill().unwrap();
     server.child.wait().unwrap();
     assert!(server.socket().exists(), "nobody could remove it");
-    server.child = Server::spawn(&server.folder, &[], &[]);
+    server.child = Server::spawn(sidecar(), &server.folder, &[]);
     let connects = || async { AgentOs::create_sidecar(&server.config(TOKEN)).await.is_ok() };
     until("the new one listens", DEADLINE, connects).await;
 }

@@ -28,7 +28,7 @@ pub struct CategoryCapability {
     /// Why no better, and what would enable that; empty where it is exact.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
-    /// What is not seen, by stable names: `io_uring`, `debugger`, `sampled`, …
+    /// What is not seen, or not to be had by who is observed, by stable names: `io_uring`, `sampled`, `debugger`, …
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gaps: Vec<String>,
 }

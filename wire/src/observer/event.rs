@@ -17,7 +17,8 @@ pub struct ObserverEvent {
     pub category: EventCategory,
     /// What happened.
     pub kind: ObserverEventKind,
-    /// To whom: the id given to `execute`, or a descendant's pid inside the VM; absent where it is about no process.
+    /// To whom: the id given to `execute`, or a descendant's pid inside the VM; absent where it is about no process, and
+    /// of one that was over before anybody could look.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
     /// The same process, for ever.

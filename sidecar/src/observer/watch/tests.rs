@@ -2,8 +2,8 @@
 
 use super::*;
 
-const ROOT: Subject = Subject { key: Key { host_pid: 700, start_ticks: 10 }, pid: 2 };
-const CHILD: Subject = Subject { key: Key { host_pid: 701, start_ticks: 11 }, pid: 3 };
+const ROOT: Subject = Subject { key: Key { host_pid: 700, start_ticks: 10 }, pid: Some(2) };
+const CHILD: Subject = Subject { key: Key { host_pid: 701, start_ticks: 11 }, pid: Some(3) };
 
 fn watch() -> Watch {
     Watch::new(ProcessId(1_000_000))

@@ -35,7 +35,8 @@ impl Watched {
     }
 
     pub(super) fn seeing(wanted: Wanted, backend: Backend) -> Self {
-        Self::with(&Orders { wanted, ladder: vec![backend], require_exact: false })
+        let records = records_can_be_had();
+        Self::with(&Orders { wanted, ladder: vec![backend], require_exact: false, records })
     }
 
     pub(super) fn with(orders: &Orders) -> Self {
@@ -172,6 +173,14 @@ pub(super) fn each(test: fn(Watched)) {
         println!("{}", backend.name());
         test(Watched::by(*backend));
     }
+}
+
+pub(super) fn records_can_be_had() -> bool {
+    let had = crate::keeper::records_can_be_had();
+    if !had {
+        eprintln!("without perf_event_open(2)");
+    }
+    had
 }
 
 pub(super) fn has_python(watched: &mut Watched) -> bool {
