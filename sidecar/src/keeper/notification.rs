@@ -17,6 +17,7 @@ use rustix::io::Errno;
 use rustix::process::Pid;
 use rustix::time::Timespec;
 
+use super::alarm::Alarm;
 use super::calls::{self, Kind, Reader};
 use super::held::Held;
 use super::proc::{Image, Proc, Seen, pid_of};
@@ -29,8 +30,11 @@ use crate::sys::notification::{self, Call, Inbox};
 /// What an epoll event is about; else it is a process, whose pid it is not.
 const RECORDS: u64 = u64::MAX;
 
-/// For how long nothing else is waited for than the next call.
-const SOON: Timespec = Timespec { tv_sec: 0, tv_nsec: 2_000_000 };
+/// Until those are looked at that ended while others asked.
+const SOON: Duration = Duration::from_millis(5);
+
+/// Until those are looked for that were made and ask for nothing: to be woken for each takes the time of who makes it.
+const LATER: Duration = Duration::from_millis(200);
 
 /// Until it is first looked whether something was executed; doubled each time, for so many times.
 const FIRST_LOOK: Duration = Duration::from_millis(2);
@@ -51,6 +55,7 @@ pub(super) struct Listener<'a> {
     socket: OwnedFd,
     inbox: Inbox,
     epoll: OwnedFd,
+    alarm: Alarm,
     root: Key,
     /// Whose child the root is: whoever gets that parent later has lost his own.
     outside: u32,
@@ -98,6 +103,7 @@ impl<'a> Listener<'a> {
             socket: listener,
             inbox,
             epoll,
+            alarm: Alarm::new()?,
             root: seen.who.key,
             outside: seen.parent,
             processes: HashMap::new(),
@@ -126,19 +132,28 @@ impl<'a> Listener<'a> {
     pub(super) fn run(mut self) -> bool {
         let (mut listening, mut busy) = (true, false);
         while listening || !self.processes.is_empty() {
-            let Ok(socket) = self.wait(listening, busy) else { break };
-            busy = self.told_late && !socket.is_empty();
+            let Ok((socket, rings)) = self.wait(listening, busy) else { break };
             // Whoever asks, or has ended, was made before.
             self.take_records();
             if self.look_at_ends().is_err() {
                 break;
             }
-            self.look();
+            if rings {
+                self.alarm.quiet();
+                self.look();
+                busy = false;
+            }
             if socket.contains(PollFlags::IN) {
                 self.answer();
+                busy = self.told_late;
             } else if !socket.is_empty() {
                 listening = false;
                 self.take_records();
+            }
+            if busy || !self.looks.is_empty() {
+                self.alarm.set(SOON);
+            } else if self.records.is_some() {
+                self.alarm.set(LATER);
             }
         }
         for (_, who) in std::mem::take(&mut self.gone) {
@@ -147,21 +162,19 @@ impl<'a> Listener<'a> {
         self.executed
     }
 
-    /// Waits until something happens: what that is at the socket. Who was asked a moment ago will be soon again, so that is
-    /// all that is waited for then, besides the end of the root: to wake somebody takes the time of who ends, or forks.
-    fn wait(&self, listening: bool, busy: bool) -> rustix::io::Result<PollFlags> {
+    /// Waits until something happens: what that is at the socket, and whether the alarm rings. Who has asked will soon do so
+    /// again, so nothing else is waited for then but the end of the root: to wake somebody takes the time of who ends, or
+    /// forks.
+    fn wait(&self, listening: bool, busy: bool) -> rustix::io::Result<(PollFlags, bool)> {
         let root = pid_of(self.root.host_pid).and_then(|root| self.processes.get(&root)).filter(|_| busy);
-        let other = root.map_or(&self.epoll, |root| &root.held.pidfd);
-        let mut watched = vec![PollFd::new(other, PollFlags::IN)];
+        let others = root.map_or(&self.epoll, |root| &root.held.pidfd);
+        let mut watched = vec![PollFd::new(others, PollFlags::IN), PollFd::new(&self.alarm, PollFlags::IN)];
         if listening {
             watched.push(PollFd::new(&self.socket, PollFlags::IN));
         }
-        let due = self.looks.first().map(|(due, _)| until(*due));
-        let limit = if root.is_some() { due.into_iter().chain([SOON]).min() } else { due };
-        match poll(&mut watched, limit.as_ref()) {
-            Ok(_) | Err(Errno::INTR) => Ok(watched.get(1).map_or(PollFlags::empty(), PollFd::revents)),
-            Err(errno) => Err(errno),
-        }
+        rustix::io::retry_on_intr(|| poll(&mut watched, None))?;
+        let state = |watched: &PollFd<'_>| watched.revents();
+        Ok((watched.get(2).map_or(PollFlags::empty(), state), !state(&watched[1]).is_empty()))
     }
 
     /// Takes what has ended since the last time.
@@ -436,9 +449,4 @@ impl<'a> Listener<'a> {
     fn sighting_at(&self, who: Subject, at_ns: u64, what: What) -> Sighting {
         Sighting::Saw { tree: Some(self.tree), who, at_ns, what }
     }
-}
-
-fn until(due: Instant) -> Timespec {
-    let left = due.saturating_duration_since(Instant::now());
-    Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() }
 }
