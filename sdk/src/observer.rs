@@ -59,8 +59,10 @@ impl AgentOs {
         }
     }
 
-    /// Observes the whole VM from now on: every process that is started after this returned, whole. Of those that run
-    /// already the start (`adopted`) and the end are told; where more was asked for, a `loss` says that it is not seen. To observe one process, set [`SpawnOptions::observe`](crate::SpawnOptions::observe).
+    /// Observes the whole VM from now on: every process that is started after this returned, whole. What runs already is
+    /// told as started (`adopted`), and where processes are seen by `ptrace(2)` its descendants are, too, and all of them
+    /// are seen from the moment this returns; what is not, like files, a `loss` tells. To observe one process, set
+    /// [`SpawnOptions::observe`](crate::SpawnOptions::observe).
     ///
     /// ```no_run
     /// # async fn example(vm: &agentvm_sdk::AgentOs) -> Result<(), agentvm_sdk::ClientError> {

@@ -34,5 +34,5 @@ pub(crate) use records::records_can_be_had;
 pub(crate) use run::run;
 pub use sighting::{
     Address, Backend, Executed, File, FileAct, Key, Loss, MAX_TEXT_BYTES, Network, NetworkAct, Orders,
-    Outcome, Sighting, Subject, Wanted, What,
+    Outcome, Running, Sighting, Subject, Wanted, What,
 };

@@ -8,6 +8,7 @@
 //! A VM that nobody observes has none of this, and no keeper runs unless more than `lifecycle` is asked for. No process
 //! ever waits for a reader: what waits too long is lost, and counted.
 
+mod adoption;
 pub(crate) mod capabilities;
 mod feed;
 mod keepers;
@@ -17,7 +18,10 @@ mod sightings;
 mod waiting;
 mod watch;
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use agentvm_wire::{
     error::{Code, Rejection},
@@ -33,7 +37,7 @@ use watch::Watch;
 
 use crate::{
     init::{Exit, now_ms, now_ns},
-    keeper::{Loss, Orders},
+    keeper::{Loss, Orders, Wanted},
     link::Link,
     process::Process,
 };
@@ -48,8 +52,17 @@ const MAX_OBSERVERS: &str = "max_observers";
 pub(crate) struct Observers {
     waiting: Arc<Waiting>,
     whole: Vec<Arc<Feed>>,
+    newcomers: Vec<Newcomer>,
     trees: HashMap<ProcessId, Tree>,
     keepers: Keepers,
+}
+
+/// Who will observe the whole VM once what runs already is seen.
+#[derive(Debug)]
+struct Newcomer {
+    feed: Arc<Feed>,
+    /// What was started since; of that it is told already.
+    fresh: HashSet<ProcessId>,
 }
 
 /// A process that is observed, with its descendants.
@@ -70,17 +83,16 @@ impl Observers {
         feed
     }
 
-    /// Observes all of them.
+    /// Observes all of them, from [`Self::begin`] on.
     pub(crate) fn add_whole(&mut self, observe: Observe) -> Arc<Feed> {
         let feed = Feed::new(observe, self.waiting.clone());
-        self.whole.push(feed.clone());
+        self.newcomers.push(Newcomer { feed: feed.clone(), fresh: HashSet::new() });
         feed
     }
 
     /// Refuses one more observation of the whole VM than there may be.
     pub(crate) fn admit(&mut self, limit: u64) -> Result<(), Rejection> {
-        self.whole.retain(|feed| feed.is_open());
-        let observed = self.whole.len() as u64;
+        let observed = self.observed() as u64;
         if observed >= limit {
             let code = Code::RESOURCE_EXHAUSTED;
             return Err(Rejection::limit(code, MAX_OBSERVERS, "observers", limit, observed));
@@ -90,27 +102,29 @@ impl Observers {
 
     /// Whether nobody observes any more.
     pub(crate) fn is_empty(&mut self) -> bool {
-        self.whole.retain(|feed| feed.is_open());
-        let nobody = self.whole.is_empty();
+        let nobody = self.observed() == 0;
         self.trees.retain(|_, tree| !nobody || tree.own.as_ref().is_some_and(|feed| feed.is_open()));
         nobody && self.trees.is_empty()
     }
 
+    /// How many observe the whole VM.
+    fn observed(&mut self) -> usize {
+        self.whole.retain(|feed| feed.is_open());
+        self.newcomers.retain(|newcomer| newcomer.feed.is_open());
+        self.whole.len() + self.newcomers.len()
+    }
+
     /// Has a process that is about to be started watched, if that takes a keeper.
     pub(crate) fn expect(&mut self, link: &Link, process: ProcessId) -> Option<Expected> {
-        let feeds = || self.feeds(process).filter(|feed| feed.is_open());
-        let seen = |category: &EventCategory| capabilities::is_available(*category);
-        let wanted = wanted(feeds().flat_map(|feed| feed.categories()).copied().filter(seen));
-        let require_exact = feeds().any(|feed| feed.requires_exact());
-        if wanted == crate::keeper::Wanted::default() {
-            return None;
+        for newcomer in &mut self.newcomers {
+            newcomer.fresh.insert(process);
         }
-        let (ladder, records) = (capabilities::ladder(), capabilities::has_records());
-        let orders = Orders { wanted, ladder, require_exact, records };
+        let orders = orders(self.feeds(process))?;
+        let wanted = orders.wanted;
         match self.keepers.expect(process, orders) {
             Ok(expected) => {
                 let tree = self.trees.entry(process).or_default();
-                tree.watch = Some((expected.keeper, Watch::new(process)));
+                tree.watch = Some((expected.keeper, Watch::new(process, wanted)));
                 Some(expected)
             }
             Err(error) => {
@@ -162,8 +176,9 @@ impl Observers {
     pub(crate) fn complete(&mut self, link: &Link) {
         let own =
             std::mem::take(&mut self.trees).into_iter().filter_map(|(id, tree)| Some((Some(id), tree.own?)));
-        for (process, feed) in std::mem::take(&mut self.whole).into_iter().map(|feed| (None, feed)).chain(own)
-        {
+        let newcomers = std::mem::take(&mut self.newcomers).into_iter().map(|newcomer| newcomer.feed);
+        let whole = std::mem::take(&mut self.whole).into_iter().chain(newcomers);
+        for (process, feed) in whole.map(|feed| (None, feed)).chain(own) {
             feed.complete(link, process);
         }
     }
@@ -180,8 +195,20 @@ impl Observers {
     }
 
     /// Who is told of a process.
-    fn feeds(&self, process: ProcessId) -> impl Iterator<Item = &Arc<Feed>> {
-        self.whole.iter().chain(self.trees.get(&process).and_then(|tree| tree.own.as_ref()))
+    fn feeds(&self, process: ProcessId) -> impl Iterator<Item = &Arc<Feed>> + Clone {
+        let newcomers = self.newcomers.iter().filter(move |newcomer| newcomer.fresh.contains(&process));
+        let own = self.trees.get(&process).and_then(|tree| tree.own.as_ref());
+        self.whole.iter().chain(newcomers.map(|newcomer| &newcomer.feed)).chain(own)
+    }
+
+    /// Who has to know what is missing of a process.
+    fn audience(&self, process: ProcessId) -> impl Iterator<Item = &Arc<Feed>> {
+        self.all_of_it().chain(self.trees.get(&process).and_then(|tree| tree.own.as_ref()))
+    }
+
+    /// Who observes the whole VM, or will.
+    fn all_of_it(&self) -> impl Iterator<Item = &Arc<Feed>> + Clone {
+        self.whole.iter().chain(self.newcomers.iter().map(|newcomer| &newcomer.feed))
     }
 
     fn tell(&self, link: &Link, process: ProcessId, event: ObserverEvent) {
@@ -191,12 +218,22 @@ impl Observers {
 
     /// A process is not watched.
     fn lose(&self, link: &Link, process: ProcessId, reason: &str, errno: Option<i32>) {
-        self.feeds(process).for_each(|feed| feed.lose(link, reason, 0, errno));
+        self.audience(process).for_each(|feed| feed.lose(link, reason, 0, errno));
     }
 }
 
+/// What a keeper has to see for these, if it takes one.
+fn orders<'a>(feeds: impl Iterator<Item = &'a Arc<Feed>> + Clone) -> Option<Orders> {
+    let feeds = feeds.filter(|feed| feed.is_open());
+    let seen = |category: &EventCategory| capabilities::is_available(*category);
+    let wanted = wanted(feeds.clone().flat_map(|feed| feed.categories()).copied().filter(seen));
+    let require_exact = feeds.clone().any(|feed| feed.requires_exact());
+    let (ladder, records) = (capabilities::ladder(), capabilities::has_records());
+    (wanted != Wanted::default()).then_some(Orders { wanted, ladder, require_exact, records })
+}
+
 /// The start of a process, which may lie behind.
-pub(crate) fn start_of(process: &Process, adopted: bool) -> ObserverEvent {
+fn start_of(process: &Process, adopted: bool) -> ObserverEvent {
     event_of(process, Kind::Started { adopted }, process.started().started_at_ms)
 }
 

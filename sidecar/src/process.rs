@@ -141,6 +141,11 @@ impl Process {
     }
 
     /// Names it for ever, where it is known.
+    /// It is known by its key from now on.
+    pub(crate) fn identify(&mut self, key: ProcessKey) {
+        self.start_ticks.get_or_insert(key.start_ticks);
+    }
+
     pub(crate) fn key(&self) -> Option<ProcessKey> {
         self.start_ticks.map(|start_ticks| ProcessKey { pid: self.pid, start_ticks })
     }

@@ -29,6 +29,7 @@ use agentvm_wire::{
     vm::{VmDisposed, VmState, VmStateChanged},
 };
 use futures_util::{StreamExt as _, stream::FuturesUnordered};
+use rustix::process::Pid;
 use tokio::{
     sync::Notify,
     time::{Instant, sleep_until},
@@ -57,10 +58,12 @@ pub(crate) struct Vm {
     environment: BTreeMap<String, String>,
     cwd: String,
     guest_ids: Option<(u32, u32)>,
+    /// Its init, or the supervisor above that.
+    pid: Pid,
     /// What may be used of what, by the names of the isolation report.
     limits: HashMap<String, u64>,
     state: Mutex<State>,
-    /// A process has started, or has failed to.
+    /// A process has started, or has failed to; or a keeper has told something.
     settled: Notify,
     /// Work not yet taken over by the VM's task, and what wakes it for that.
     added: Mutex<Vec<Work>>,
@@ -113,6 +116,7 @@ impl Vm {
             environment: booted.environment,
             cwd: booted.cwd,
             guest_ids: booted.guest_ids,
+            pid: booted.pid,
             limits: booted
                 .report
                 .limits

@@ -60,6 +60,8 @@ struct Shared {
 /// A VM whose init said ready.
 #[derive(Debug)]
 pub struct Booted {
+    /// Its init, or the supervisor above that, as the sidecar sees it.
+    pub pid: Pid,
     /// Requests to its init.
     pub commands: Commands,
     /// What happens in it.
@@ -273,6 +275,7 @@ impl Zygote {
             Connection::new(socket, spares, pidfd, ending, Lease::new(range, group)).at(Step::Zygote)?;
         let (commands, events) = client::split(connection);
         Ok(Booted {
+            pid,
             commands,
             events,
             report,

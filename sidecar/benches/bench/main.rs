@@ -16,7 +16,7 @@ use std::{
     time::Instant,
 };
 
-use agentvm_sdk::{AgentOs, AgentOsConfig, ClientError, ExecOptions, SidecarConfig};
+use agentvm_sdk::{AgentOs, AgentOsConfig, ClientError, ExecOptions, Isolation, SidecarConfig};
 use stats::Samples;
 
 const TRUE: &str = "/bin/true";
@@ -106,21 +106,27 @@ async fn exec_shell() -> Result<(), ClientError> {
     vm.dispose().await
 }
 
-/// Creating and disposing of a VM beside the floor.
+/// Creating and disposing of a VM beside the floor, at both levels of isolation.
 async fn vm() -> Result<(), ClientError> {
-    let keep = AgentOs::create(config()).await?;
-    let (mut floor, mut create) = (Samples::new("posix_spawn true"), Samples::new("VM create"));
-    let (mut boot, mut dispose) = (Samples::new("  of it in the sidecar"), Samples::new("VM dispose"));
-    for _ in 0..300 {
-        floor.time(|| floor::spawn_and_wait(TRUE, &[TRUE]));
-        let vm = create.time_async(AgentOs::create(config())).await?;
-        boot.push(vm.boot_time());
-        dispose.time_async(vm.dispose()).await?;
+    for (isolation, create) in
+        [(Isolation::Sandbox, "VM create"), (Isolation::Confined, "confined VM create")]
+    {
+        let config = || config().isolation(isolation);
+        let keep = AgentOs::create(config()).await?;
+        let (mut floor, mut create) = (Samples::new("posix_spawn true"), Samples::new(create));
+        let (mut boot, mut dispose) = (Samples::new("  of it in the sidecar"), Samples::new("VM dispose"));
+        for _ in 0..300 {
+            floor.time(|| floor::spawn_and_wait(TRUE, &[TRUE]));
+            let vm = create.time_async(AgentOs::create(config())).await?;
+            boot.push(vm.boot_time());
+            dispose.time_async(vm.dispose()).await?;
+        }
+        stats::compare(&floor, &create);
+        stats::compare(&floor, &boot);
+        stats::compare(&floor, &dispose);
+        keep.dispose().await?;
     }
-    stats::compare(&floor, &create);
-    stats::compare(&floor, &boot);
-    stats::compare(&floor, &dispose);
-    keep.dispose().await
+    Ok(())
 }
 
 /// 1 GiB of standard output beside the same through a plain pipe.

@@ -18,7 +18,7 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use super::listeners::Listeners;
 use super::messages::{Request, Told};
-use super::sighting::{Orders, Sighting};
+use super::sighting::{Orders, Running, Sighting};
 use crate::launch::KEEPER_NAME;
 use crate::packet::{self, Packet};
 use crate::sys::reactor::watch_shared;
@@ -94,6 +94,14 @@ impl Keeper {
         set_socket_passcred(&keepers, true)?;
         packet::send(&self.socket, &packet::encode(&Request::Expect { tree }), &[keepers.as_fd()])?;
         Ok(childs)
+    }
+
+    /// Has it take a tree that runs already. [`Sighting::Adopted`], [`Sighting::Unwatched`] or [`Sighting::Done`] follows.
+    ///
+    /// # Errors
+    /// The keeper is gone, or has not taken what it was asked before; or the tree has too many members without a parent.
+    pub fn adopt(&self, tree: ProcessId, running: Running) -> io::Result<()> {
+        Ok(packet::send(&self.socket, &packet::encode(&Request::Adopt { tree, running }), &[])?)
     }
 
     /// Ends it at once; [`Sightings::next`] tells when it has.

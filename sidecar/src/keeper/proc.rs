@@ -142,14 +142,26 @@ impl Proc {
         i32::try_from(self.stat(pid)?.number(52)?).ok()
     }
 
+    /// All threads of a process, the main one first.
+    pub(super) fn threads(&self, pid: Pid) -> Vec<Pid> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let tasks = openat(&self.folder, format!("{}/task", pid.as_raw_nonzero()), flags, Mode::empty());
+        let threads = tasks.and_then(|tasks| numbers_in(&tasks)).unwrap_or_default();
+        threads.into_iter().filter_map(pid_of).collect()
+    }
+
+    /// The thread that traces a thread.
+    pub(super) fn tracer(&self, thread: Pid) -> Option<Pid> {
+        let mut buffer = [0; 4096];
+        let status = self.read(&format!("{}/status", thread.as_raw_nonzero()), &mut buffer)?;
+        pid_of(numbers(status, "TracerPid:")?.0)
+    }
+
     /// Children of all threads of a process.
     pub(super) fn children(&self, pid: Pid) -> Vec<Pid> {
-        let pid = pid.as_raw_nonzero();
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let tasks = openat(&self.folder, format!("{pid}/task"), flags, Mode::empty());
-        let threads = tasks.and_then(|tasks| numbers_in(&tasks)).unwrap_or_default();
         let mut children = Vec::new();
-        for thread in threads {
+        for thread in self.threads(pid) {
+            let (pid, thread) = (pid.as_raw_nonzero(), thread.as_raw_nonzero());
             let mut buffer = vec![0; MAX_CHILDREN_BYTES];
             let text = self.read(&format!("{pid}/task/{thread}/children"), &mut buffer).unwrap_or_default();
             let pids = str::from_utf8(text).unwrap_or_default().split_ascii_whitespace();

@@ -2,11 +2,12 @@
 //! collected here before its parent may.
 //!
 //! One thread watches one tree, with blocking waits. Both a new process and its parent stop: it goes on once the parent has
-//! told of it. One that was killed before its
-//! first stop is a zombie until it is taken, and is looked up as one.
+//! told of it. One that was killed before its first stop is a zombie until it is taken, and is looked up as one.
 //!
 //! What is woken while something else is ready on the same processor goes to another one, which costs most of what being
 //! traced does. So whoever waits for its child (`vfork(2)`) anyway is left waiting here.
+
+mod adoption;
 
 use std::collections::{HashMap, HashSet};
 
@@ -24,7 +25,8 @@ pub(super) struct Tracer<'a> {
     sink: &'a Sink,
     proc: &'a Proc,
     tree: ProcessId,
-    root: Key,
+    /// None if it had ended before anybody looked.
+    root: Option<Key>,
     threads: HashMap<Pid, Thread>,
     processes: HashMap<Pid, Process>,
     /// Who was met before its parent's stop told of it: it may have ended by then.
@@ -57,11 +59,18 @@ impl<'a> Tracer<'a> {
     /// For a root that this thread has seized.
     pub(super) fn new(sink: &'a Sink, proc: &'a Proc, tree: ProcessId, root: (Pid, Seen)) -> Self {
         let (pid, seen) = root;
-        let mut tracer = Self {
+        let mut tracer = Self::of(sink, proc, tree);
+        tracer.root = Some(seen.who.key);
+        tracer.add(pid, seen.who);
+        tracer
+    }
+
+    fn of(sink: &'a Sink, proc: &'a Proc, tree: ProcessId) -> Self {
+        Self {
             sink,
             proc,
             tree,
-            root: seen.who.key,
+            root: None,
             threads: HashMap::new(),
             processes: HashMap::new(),
             met: HashSet::new(),
@@ -70,9 +79,7 @@ impl<'a> Tracer<'a> {
             begun: HashSet::new(),
             waiting: HashMap::new(),
             executed: false,
-        };
-        tracer.add(pid, seen.who);
-        tracer
+        }
     }
 }
 
@@ -288,7 +295,7 @@ impl Tracer<'_> {
         };
         let saw = self.sighting(who, What::Exited { code, signal });
         // The root's parent is told next.
-        if who.key == self.root { self.sink.tell_now(saw) } else { self.sink.tell(saw) }
+        if Some(who.key) == self.root { self.sink.tell_now(saw) } else { self.sink.tell(saw) }
     }
 
     fn saw(&self, who: Subject, what: What) {

@@ -17,7 +17,7 @@ use super::polling::Poller;
 use super::proc::{Proc, Seen};
 use super::ptrace::Tracer;
 use super::records::Records;
-use super::sighting::{Backend, Loss, Orders, Sighting};
+use super::sighting::{Backend, Loss, Orders, Running, Sighting};
 use super::sink::Sink;
 use crate::init::now_ns;
 use crate::isolation::niceness::Niceness;
@@ -99,18 +99,38 @@ impl Keeper {
                         self.give_up(tree, Loss::TooMany, libc::EMFILE);
                         continue;
                     };
-                    let keeper = self.clone();
-                    let watch = move || keeper.watch(tree, &socket);
-                    if std::thread::Builder::new().stack_size(STACK_BYTES).spawn(watch).is_err() {
-                        self.give_up(tree, Loss::TooMany, libc::EAGAIN);
-                    }
+                    self.in_a_thread(tree, move |keeper| keeper.watch(tree, &socket));
+                }
+                Request::Adopt { tree, running } => {
+                    self.in_a_thread(tree, move |keeper| keeper.adopt(tree, &running));
                 }
                 Request::Ping => _ = self.sink.say(&Told::Pong, &[]),
             }
         }
     }
 
-    /// Watches one tree, in a thread of its own. A child that was killed before it executed anything is followed by
+    /// Each tree has one: what is seized belongs to it.
+    fn in_a_thread(self: &Arc<Self>, tree: ProcessId, see: impl FnOnce(&Self) + Send + 'static) {
+        let keeper = self.clone();
+        let thread = std::thread::Builder::new().stack_size(STACK_BYTES).spawn(move || see(&keeper));
+        if thread.is_err() {
+            self.give_up(tree, Loss::TooMany, libc::EAGAIN);
+        }
+    }
+
+    /// Watches a tree that runs already.
+    fn adopt(&self, tree: ProcessId, running: &Running) {
+        match Tracer::of_running(&self.sink, &self.proc, tree, running, self.orders.require_exact) {
+            Ok(tracer) => {
+                self.sink.tell_now(Sighting::Adopted { tree });
+                tracer.run();
+            }
+            Err(loss) => self.give_up(tree, loss, libc::EPERM),
+        }
+        self.sink.tell_now(Sighting::Done { tree });
+    }
+
+    /// Watches one tree. A child that was killed before it executed anything is followed by
     /// another one.
     fn watch(&self, tree: ProcessId, socket: &OwnedFd) {
         // Who is woken in turn with a tracee stays on its processor then.

@@ -52,6 +52,13 @@ pub struct Wanted {
     pub network: bool,
 }
 
+impl Wanted {
+    /// Whether that is among it.
+    pub(crate) fn covers(self, Self { process, file, network }: Self) -> bool {
+        self.process >= process && self.file >= file && self.network >= network
+    }
+}
+
 /// The first message to a keeper.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Orders {
@@ -63,6 +70,17 @@ pub struct Orders {
     pub require_exact: bool,
     /// Beside notification, have forks recorded (`perf_event_open(2)`), too: that was found to work.
     pub records: bool,
+}
+
+/// A tree that runs already, as init knew it a moment ago.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Running {
+    /// Init, or its supervisor, as the host counts.
+    pub below: u32,
+    /// The process it began with, unless that has ended, as its VM counts.
+    pub root: Option<u32>,
+    /// Its members whose parents are none, as its VM counts.
+    pub tops: Vec<u32>,
 }
 
 /// A process, for ever.
@@ -128,6 +146,11 @@ pub enum Sighting {
         loss: Loss,
         /// How many sightings; 0 if nobody knows.
         count: u64,
+    },
+    /// Of a tree that ran already everybody was told of, and is seen from here on.
+    Adopted {
+        /// Whose.
+        tree: ProcessId,
     },
     /// Nothing is left of a tree.
     Done {
@@ -294,6 +317,10 @@ pub enum Loss {
     TooMany,
     /// It was over before anybody could look.
     TooShort,
+    /// It ran already, and may not be traced.
+    NotPermitted,
+    /// It ran already, and somebody else traces it.
+    Traced,
 }
 
 impl Loss {
@@ -304,6 +331,8 @@ impl Loss {
             Self::Overflow => "overflow",
             Self::TooMany => "too_many",
             Self::TooShort => "too_short",
+            Self::NotPermitted => "not_permitted",
+            Self::Traced => "traced",
         }
     }
 }

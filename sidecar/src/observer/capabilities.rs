@@ -132,6 +132,11 @@ pub(super) fn has_records() -> bool {
     FOUND.get().is_some_and(|found| found.records)
 }
 
+/// Whether processes are seen by a means that also takes those that run already.
+pub(super) fn can_adopt() -> bool {
+    cell(EventCategory::Process).backend == Some(ObserverBackend::Ptrace)
+}
+
 /// Whether a category is seen at all.
 pub(super) fn is_available(category: EventCategory) -> bool {
     cell(category).support != CapabilitySupport::Unavailable

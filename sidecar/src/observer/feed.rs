@@ -116,8 +116,7 @@ impl Feed {
     /// Tells what cannot be seen on this host.
     pub(crate) fn tell_unavailable(&self, link: &Link) {
         for category in self.categories.iter().filter(|category| !is_available(**category)) {
-            let kind = Kind::Loss { reason: UNAVAILABLE.to_owned(), count: 0 };
-            self.tell(link, &Arc::new(event_now(*category, kind)));
+            self.lose_of(link, *category, UNAVAILABLE);
         }
     }
 
@@ -128,6 +127,12 @@ impl Feed {
             event.errno = errno;
             self.tell(link, &Arc::new(event));
         }
+    }
+
+    /// Nobody knows how much of a category is not seen.
+    pub(super) fn lose_of(&self, link: &Link, category: EventCategory, reason: &str) {
+        let kind = Kind::Loss { reason: reason.to_owned(), count: 0 };
+        self.tell(link, &Arc::new(event_now(category, kind)));
     }
 
     /// Adds the last event: of one process, or of the VM.

@@ -8,7 +8,7 @@ use std::{
 
 use agentvm_wire::{id::ProcessId, observer::EventCategory};
 
-use crate::keeper::{Keeper, Orders, Sightings, Wanted};
+use crate::keeper::{Keeper, Orders, Running, Sightings, Wanted};
 
 /// Names a keeper for ever.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,8 +36,29 @@ pub(crate) struct Expected {
 }
 
 impl Keepers {
-    /// Has a process watched, by a keeper that is started if there is none with these orders.
+    /// Has a process watched that is about to be started.
     pub(super) fn expect(&mut self, process: ProcessId, orders: Orders) -> io::Result<Expected> {
+        let (keeper, watcher, sightings) = self.ask(orders, |keeper| keeper.expect(process))?;
+        Ok(Expected { keeper, watcher, sightings })
+    }
+
+    /// Has a tree watched that runs already.
+    pub(super) fn adopt(
+        &mut self,
+        process: ProcessId,
+        orders: Orders,
+        running: Running,
+    ) -> io::Result<(KeeperId, Option<Sightings>)> {
+        let (keeper, (), sightings) = self.ask(orders, |keeper| keeper.adopt(process, running))?;
+        Ok((keeper, sightings))
+    }
+
+    /// Asks the keeper with these orders, which is started if there is none.
+    fn ask<T>(
+        &mut self,
+        orders: Orders,
+        ask: impl FnOnce(&Keeper) -> io::Result<T>,
+    ) -> io::Result<(KeeperId, T, Option<Sightings>)> {
         let known = self.running.iter().position(|(_, own, _)| *own == orders);
         let mut started = None;
         let index = if let Some(index) = known {
@@ -50,8 +71,8 @@ impl Keepers {
         };
         let (id, _, keeper) = &self.running[index];
         let id = *id;
-        match keeper.expect(process) {
-            Ok(watcher) => Ok(Expected { keeper: id, watcher, sightings: started }),
+        match ask(keeper) {
+            Ok(answer) => Ok((id, answer, started)),
             // Nobody follows it, if it is new; else who does will know soon.
             Err(error) => {
                 self.remove(id);

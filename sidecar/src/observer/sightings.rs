@@ -29,6 +29,10 @@ impl Observers {
                 }
                 (tree, over)
             }
+            Sighting::Adopted { tree } => {
+                self.watch(tree)?.settle();
+                return None;
+            }
             Sighting::Unwatched { tree, loss, errno } => {
                 self.watch(tree)?.finish();
                 self.lose(link, tree, loss.name(), Some(errno));
@@ -39,7 +43,7 @@ impl Observers {
                 (tree, true)
             }
             Sighting::Lost { tree, loss, count } => {
-                let told = tree.map_or_else(|| self.all(), |tree| self.feeds(tree).cloned().collect());
+                let told = tree.map_or_else(|| self.all(), |tree| self.audience(tree).cloned().collect());
                 for feed in told {
                     feed.lose(link, reason(loss), count, None);
                 }
@@ -64,7 +68,7 @@ impl Observers {
             }
         }
         if !watched.is_empty() {
-            self.whole.iter().for_each(|feed| feed.lose(link, KEEPER_GONE, 0, None));
+            self.all_of_it().for_each(|feed| feed.lose(link, KEEPER_GONE, 0, None));
         }
         for process in &watched {
             if let Some(feed) = self.trees.get(process).and_then(|tree| tree.own.as_ref()) {
@@ -81,7 +85,7 @@ impl Observers {
 
     fn all(&self) -> Vec<std::sync::Arc<super::Feed>> {
         let own = self.trees.values().filter_map(|tree| tree.own.as_ref());
-        self.whole.iter().chain(own).cloned().collect()
+        self.all_of_it().chain(own).cloned().collect()
     }
 }
 

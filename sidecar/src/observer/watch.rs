@@ -16,7 +16,7 @@ use agentvm_wire::{
 };
 
 use super::{event_now, sighted};
-use crate::keeper::{Key, Subject, What};
+use crate::keeper::{Key, Subject, Wanted, What};
 
 /// A tree that a keeper watches.
 #[derive(Debug)]
@@ -25,6 +25,12 @@ pub(super) struct Watch {
     backend: ObserverBackend,
     root: Option<Key>,
     members: BTreeMap<Key, Member>,
+    /// How many members there were.
+    joined: u64,
+    /// What is seen of it.
+    wanted: Wanted,
+    /// It ran before, and not all of it is seen yet.
+    adopting: bool,
     /// What came before init told of the start.
     early: Option<Early>,
     /// Nothing will be told of the root any more.
@@ -38,6 +44,8 @@ struct Member {
     /// Unknown where its pid is.
     key: Option<ProcessKey>,
     parent: Option<ProcessKey>,
+    /// Who was told before whom.
+    number: u64,
 }
 
 #[derive(Debug, Default)]
@@ -48,24 +56,35 @@ struct Early {
 
 impl Watch {
     /// Of a process that is about to be started.
-    pub(super) fn new(process: ProcessId) -> Self {
+    pub(super) fn new(process: ProcessId, wanted: Wanted) -> Self {
         Self {
             process,
             backend: ObserverBackend::Spawn,
             root: None,
             members: BTreeMap::new(),
+            joined: 0,
+            wanted,
+            adopting: false,
             early: Some(Early::default()),
             root_has_ended: false,
             done: false,
         }
     }
 
+    /// Of a process that was started before, of whom the processes alone can be seen.
+    pub(super) fn of_running(process: ProcessId) -> Self {
+        let wanted = Wanted { process: true, ..Wanted::default() };
+        Self { backend: ObserverBackend::Ptrace, adopting: true, early: None, ..Self::new(process, wanted) }
+    }
+
     /// The keeper sees it. A second time it sees another child, because the first was killed before it became anything.
     pub(super) fn watched(&mut self, root: Subject, backend: ObserverBackend) {
         // Init may have told of the start already, since sightings come in batches.
         let early = self.early.as_ref().map(|_| Early::default());
-        *self = Self { root: Some(root.key), backend, early, ..Self::new(self.process) };
-        self.members.insert(root.key, Member { key: key(root), parent: None });
+        let adopting = self.adopting;
+        *self =
+            Self { root: Some(root.key), backend, adopting, early, ..Self::new(self.process, self.wanted) };
+        self.members.insert(root.key, Member { key: key(root), parent: None, number: 0 });
     }
 
     /// Something was seen; returns what can be told now.
@@ -94,9 +113,24 @@ impl Watch {
         events
     }
 
+    /// All of a tree that ran before is seen from here on.
+    pub(super) fn settle(&mut self) {
+        self.adopting = false;
+    }
+
+    pub(super) fn is_adopting(&self) -> bool {
+        self.adopting
+    }
+
+    /// Whether that is seen of it.
+    pub(super) fn sees(&self, wanted: Wanted) -> bool {
+        !self.done && self.wanted.covers(wanted)
+    }
+
     /// Nothing of the tree is left, or it is not seen.
     pub(super) fn finish(&mut self) {
         self.done = true;
+        self.settle();
         self.members.clear();
     }
 
@@ -109,17 +143,33 @@ impl Watch {
         self.done
     }
 
+    pub(super) fn root_key(&self) -> Option<ProcessKey> {
+        self.members.get(&self.root?)?.key
+    }
+
     /// The descendants that are left, as events that tell so.
     pub(super) fn orphans(&self) -> Vec<ObserverEvent> {
+        self.of_descendants(&ObserverEventKind::Orphaned)
+    }
+
+    /// The same, for somebody who knows none of them.
+    pub(super) fn adopted(&self) -> Vec<ObserverEvent> {
+        self.of_descendants(&ObserverEventKind::DescendantStarted { adopted: true })
+    }
+
+    /// Parents come first.
+    fn of_descendants(&self, kind: &ObserverEventKind) -> Vec<ObserverEvent> {
         let left = self.members.iter().filter(|(key, _)| Some(**key) != self.root);
-        left.map(|(_, member)| {
-            let mut event = event_now(EventCategory::Process, ObserverEventKind::Orphaned);
+        let mut left: Vec<Member> = left.map(|(_, member)| *member).collect();
+        left.sort_unstable_by_key(|member| member.number);
+        let event = |member: Member| {
+            let mut event = event_now(EventCategory::Process, kind.clone());
             (event.pid, event.key, event.parent_key) =
                 (member.key.map(|key| key.pid), member.key, member.parent);
             event.backend = self.backend;
             event
-        })
-        .collect()
+        };
+        left.into_iter().map(event).collect()
     }
 
     fn event(&mut self, who: Subject, at_ns: u64, what: What) -> Option<ObserverEvent> {
@@ -130,7 +180,9 @@ impl Watch {
             _ => None,
         };
         let parent = parent.and_then(|parent| self.members.get(&parent)).and_then(|parent| parent.key);
-        let member = *self.members.entry(who.key).or_insert(Member { key: key(who), parent });
+        self.joined += 1;
+        let number = self.joined;
+        let member = *self.members.entry(who.key).or_insert(Member { key: key(who), parent, number });
         if let What::Exited { .. } = what {
             self.members.remove(&who.key);
             if is_root {

@@ -1,6 +1,9 @@
 //! Observations of a VM and of its processes.
 
-use std::sync::Arc;
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
 use agentvm_wire::{
     error::Rejection,
@@ -15,14 +18,14 @@ use super::{
     deadlines::{Due, after},
 };
 use crate::{
-    init::{Exit, StartSpec},
-    keeper::Sightings,
-    observer::{Expected, Feed, KeeperId, capabilities, start_of},
+    init::{Exit, Reading, Row, StartSpec},
+    keeper::{Running, Sightings},
+    observer::{Expected, Feed, KeeperId, Observers, capabilities},
     process::Process,
 };
 
-/// The reason of a loss where keepers see only what starts from now on.
-const ALREADY_RUNNING: &str = "already_running";
+/// How much of the process table is read at once.
+const PAGE_BYTES: usize = 1 << 20;
 /// How long an end that init tells waits for a keeper to tell of it, milliseconds.
 const END_SEEN_LIMIT_MS: u64 = 1000;
 
@@ -50,20 +53,85 @@ impl Vm {
         let observers = state.observers.get_or_insert_default();
         observers.admit(self.link.limits().max_observers)?;
         self.link.open_streams(vec![observe.stream], window_bytes)?;
+        let adopts = Observers::adopts(&observe);
         let feed = observers.add_whole(observe);
         self.send(&feed, window_bytes);
-        feed.tell_unavailable(&self.link);
-        let mut running: Vec<_> = state.processes.values().filter(|process| process.is_running()).collect();
-        running.sort_unstable_by_key(|process| process.id);
-        if !running.is_empty() {
-            feed.lose(&self.link, ALREADY_RUNNING, 0, None);
+        if adopts {
+            drop(guard);
+            self.answer_later(request, async move |vm: Arc<Self>| {
+                vm.adopt().await;
+                vm.begin(&mut vm.lock(), &feed);
+                Ok(Response::Observing(Observing {}))
+            });
+        } else {
+            self.begin(state, &feed);
+            drop(guard);
+            self.link.respond(request, &Response::Observing(Observing {}));
         }
-        for process in running {
-            feed.tell(&self.link, &Arc::new(start_of(process, true)));
-        }
-        drop(guard);
-        self.link.respond(request, &Response::Observing(Observing {}));
         Ok(())
+    }
+
+    /// Begins to tell what happens.
+    fn begin(&self, state: &mut State, feed: &Arc<Feed>) {
+        let Some(observers) = &mut state.observers else { return };
+        let mut running: Vec<_> =
+            state.processes.values_mut().filter(|process| process.is_running()).collect();
+        running.sort_unstable_by_key(|process| process.id);
+        for process in &mut running {
+            if let Some(key) = observers.key_of(process.id) {
+                process.identify(key);
+            }
+        }
+        let running: Vec<&Process> = running.into_iter().map(|process| &*process).collect();
+        observers.begin(&self.link, feed, &running);
+    }
+
+    /// Has everything that runs already watched, as far as that can be; returns when it is.
+    async fn adopt(self: &Arc<Self>) {
+        for (process, running) in self.trees().await {
+            let mut state = self.lock();
+            let has_ended = state.processes.get(&process).is_none_or(Process::has_ended);
+            let observers = state.observers.as_mut();
+            let adopted = observers.and_then(|observers| observers.adopt(process, has_ended, running));
+            if let Some((keeper, sightings)) = adopted {
+                self.add(Box::pin(self.clone().follow_keeper(keeper, sightings)));
+            }
+        }
+        loop {
+            let told = self.settled.notified();
+            if !self.lock().observers.as_ref().is_some_and(|observers| observers.is_adopting()) {
+                return;
+            }
+            told.await;
+        }
+    }
+
+    /// Every tree that runs, those that have outlived their roots, too.
+    async fn trees(&self) -> BTreeMap<ProcessId, Running> {
+        let mut rows: Vec<Row> = Vec::new();
+        loop {
+            let after = rows.last().map_or(0, |row| row.pid);
+            // Who cannot be listed is not taken.
+            let Ok(page) = self.read::<Row>(Reading::Table { after }, PAGE_BYTES).await else { break };
+            rows.extend(page.rows);
+            if !page.more {
+                break;
+            }
+        }
+        let roots: HashMap<u32, ProcessId> =
+            rows.iter().filter_map(|row| Some((row.pid, row.root?))).collect();
+        let mut trees: BTreeMap<ProcessId, Running> = BTreeMap::new();
+        for (row, tree) in rows.iter().filter_map(|row| Some((row, row.root?))) {
+            let running = trees.entry(tree).or_default();
+            running.below = self.pid.as_raw_nonzero().get().unsigned_abs();
+            if row.process == Some(tree) {
+                running.root = Some(row.pid);
+            }
+            if roots.get(&row.ppid) != Some(&tree) {
+                running.tops.push(row.pid);
+            }
+        }
+        trees
     }
 
     /// Sees to it that those who observe are told of a process that is about to be started, whose streams are open.
@@ -153,6 +221,7 @@ impl Vm {
             for process in ended {
                 self.release_exit(state, process);
             }
+            self.settled.notify_waiters();
             if gone {
                 return;
             }
@@ -174,6 +243,7 @@ impl Vm {
             for process in due {
                 vm.release_exit(state, process);
             }
+            vm.settled.notify_waiters();
         }));
     }
 }

@@ -25,6 +25,7 @@ mod monitor_restore;
 mod monitor_stop;
 mod monitor_wake;
 mod observe;
+mod observe_adopted;
 mod observe_faults;
 mod observe_fixtures;
 mod observe_tree;

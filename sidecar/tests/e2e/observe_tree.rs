@@ -245,8 +245,9 @@ async fn who_never_reads_loses_the_oldest_and_is_told_how_many() {
 }
 
 #[tokio::test]
-async fn of_what_ran_before_only_the_end_is_told_and_a_loss_says_so() {
-    let vm = vm().await;
+async fn where_listeners_are_all_there_is_of_what_ran_before_only_the_end_is_told() {
+    let observed = Observed::by(ObserverBackend::Notification, "before").await;
+    let vm = &observed.vm;
     let old = vm.spawn("sh", ["-c", "echo up; read line; /bin/true; exit 8"], SpawnOptions::new()).unwrap();
     said(&old, "up").await;
     let events = within(vm.observe(&config())).await.unwrap();

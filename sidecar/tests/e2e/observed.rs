@@ -86,7 +86,7 @@ pub(crate) async fn run(vm: &AgentOs, script: &str) -> Vec<ObserverEvent> {
 }
 
 /// Of each process the start comes first and the end last, a parent's start before its child's, and `complete` last.
-fn assert_in_order(events: &[ObserverEvent]) {
+pub(crate) fn assert_in_order(events: &[ObserverEvent]) {
     let mut stage: HashMap<ProcessKey, u8> = HashMap::new();
     for (index, event) in events.iter().enumerate() {
         assert_eq!(event.seq, index as u64 + 1);

@@ -6,7 +6,7 @@ const ROOT: Subject = Subject { key: Key { host_pid: 700, start_ticks: 10 }, pid
 const CHILD: Subject = Subject { key: Key { host_pid: 701, start_ticks: 11 }, pid: Some(3) };
 
 fn watch() -> Watch {
-    Watch::new(ProcessId(1_000_000))
+    Watch::new(ProcessId(1_000_000), Wanted::default())
 }
 
 fn forked() -> What {
