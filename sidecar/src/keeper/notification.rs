@@ -6,6 +6,8 @@
 //! that is killed before its first call is only seen where the kernel records forks ([`Records`]). What was executed is
 //! looked up once it has been: a call to execute may fail.
 
+mod execution;
+
 use std::collections::{BTreeSet, HashMap};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
@@ -20,9 +22,9 @@ use rustix::time::Timespec;
 use super::alarm::Alarm;
 use super::calls::{self, Kind, Reader};
 use super::held::Held;
-use super::proc::{Image, Proc, Seen, pid_of};
+use super::proc::{Proc, Seen, pid_of};
 use super::records::{Record, Records};
-use super::sighting::{Executed, Key, Loss, Sighting, Subject, Wanted, What};
+use super::sighting::{Key, Loss, Sighting, Subject, Wanted, What};
 use super::sink::Sink;
 use crate::init::{now_ns, ticks_at};
 use crate::sys::notification::{self, Call, Inbox};
@@ -35,10 +37,6 @@ const SOON: Duration = Duration::from_millis(5);
 
 /// Until those are looked for that were made and ask for nothing: to be woken for each takes the time of who makes it.
 const LATER: Duration = Duration::from_millis(200);
-
-/// Until it is first looked whether something was executed; doubled each time, for so many times.
-const FIRST_LOOK: Duration = Duration::from_millis(2);
-const LOOKS: u32 = 9;
 
 /// Of whom nobody knows how it has ended.
 const UNKNOWN_END: What = What::Exited { code: None, signal: None };
@@ -348,65 +346,6 @@ impl<'a> Listener<'a> {
         Ok(())
     }
 
-    /// Notes that a process tries to execute something, and to look whether it has.
-    fn tries(&mut self, pid: Pid, path: Vec<u8>) {
-        let Some(process) = self.processes.get_mut(&pid) else { return };
-        process.tried = Some((path, 0));
-        self.look_later(pid, 0);
-    }
-
-    fn look_later(&mut self, pid: Pid, looks: u32) {
-        self.looks.insert((Instant::now() + FIRST_LOOK * (1 << looks), pid.as_raw_nonzero().get()));
-    }
-
-    /// Looks at everybody who tried to execute something a while ago.
-    fn look(&mut self) {
-        let now = Instant::now();
-        while self.looks.first().is_some_and(|(due, _)| *due <= now) {
-            let Some(pid) = self.looks.pop_first().and_then(|(_, pid)| Pid::from_raw(pid)) else { continue };
-            self.settle(pid);
-            if let Some((_, looks)) = self.processes.get_mut(&pid).and_then(|process| process.tried.as_mut())
-            {
-                *looks += 1;
-                let looks = *looks;
-                if looks < LOOKS {
-                    self.look_later(pid, looks);
-                }
-            }
-        }
-    }
-
-    /// Tells what a living process executes, if it has executed what it tried to.
-    fn settle(&mut self, pid: Pid) {
-        let Some(process) = self.processes.get_mut(&pid).filter(|process| process.tried.is_some()) else {
-            return;
-        };
-        if process.held.has_executed(self.proc, pid) {
-            process.tried = None;
-            let who = process.held.who;
-            self.tell_executed(who, self.proc.executed(pid));
-        }
-    }
-
-    /// The same of one that has ended without another call. To be killed comes so soon rather to a program that runs than
-    /// to one that could not be executed.
-    fn settle_at_end(&mut self, pid: Pid, process: &mut Process, killed: bool) {
-        let Some((path, _)) = process.tried.take() else { return };
-        let forked_only = |image: Option<Image>| image.map(|[forked_only, ..]| forked_only != 0);
-        let has = match (forked_only(process.held.image), forked_only(self.proc.image(pid))) {
-            (Some(true), Some(still)) => !still,
-            _ => killed,
-        };
-        if has {
-            self.tell_executed(process.held.who, Executed { path, truncated: true, ..Executed::default() });
-        }
-    }
-
-    fn tell_executed(&mut self, who: Subject, executed: Executed) {
-        self.executed = true;
-        self.tell_process(who, What::Executed(executed));
-    }
-
     /// A process is a zombie, or has been one.
     fn ended(&mut self, pid: Pid) {
         let Some(mut process) = self.processes.remove(&pid) else { return };
@@ -422,9 +361,9 @@ impl<'a> Listener<'a> {
         let at_ns = process.leaving.filter(|_| !killed).map_or_else(now_ns, |(_, at_ns)| at_ns);
         let saw = self.sighting_at(who, at_ns, end);
         if who.key == self.root {
-            self.sink.tell_now(saw)
+            self.sink.tell_now(saw);
         } else {
-            self.sink.tell(saw)
+            self.sink.tell(saw);
         }
         if !self.told_late {
             self.last = Some(process.held);
