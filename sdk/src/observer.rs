@@ -64,6 +64,12 @@ impl AgentOs {
     /// are seen from the moment this returns; what is not, like files, a `loss` tells. To observe one process, set
     /// [`SpawnOptions::observe`](crate::SpawnOptions::observe).
     ///
+    /// With [`ObserverConfig::system_wide`] every process of the sidecar's host is told of instead, as long as the VM lives:
+    /// first those that run (`adopted`), then starts, programs and ends, with the pids of the host. Two things are needed:
+    /// a kernel that tells the sidecar's user ([`observer_capabilities`](Self::observer_capabilities) says whether and how
+    /// well), and, of a sidecar that this program has not launched, its option `--allow-system-wide`. What the kernel had no
+    /// room for is a `loss`.
+    ///
     /// ```no_run
     /// # async fn example(vm: &agentvm_sdk::AgentOs) -> Result<(), agentvm_sdk::ClientError> {
     /// use agentvm_sdk::ObserverConfig;
@@ -77,7 +83,8 @@ impl AgentOs {
     ///
     /// # Errors
     /// `invalid_argument` for a config without categories; `unsupported`, with
-    /// [`require_exact`](ObserverConfig::require_exact), where a category is not seen exactly; `resource_exhausted` for
+    /// [`require_exact`](ObserverConfig::require_exact), where a category is not seen exactly, and where nothing that was
+    /// asked for is seen of the host; `permission_denied` where its operator lets nobody observe that; `resource_exhausted` for
     /// more than 64 of a VM at once; [`ClientError::Disposed`] and its kin.
     ///
     /// # Cancel safety

@@ -29,6 +29,9 @@ enum Command {
         /// A level of isolation that clients may ask for; may be given several times.
         #[arg(long, value_enum, default_value = "sandbox")]
         isolation: Vec<Level>,
+        /// Let clients observe every process of this host.
+        #[arg(long)]
+        allow_system_wide: bool,
     },
     /// Say what VMs this host can have, as this user, and what to change where something is missing: builds a VM of each
     /// level and runs a program in it. Ends with 0 if there can be sandboxes, else with 1.
@@ -69,8 +72,9 @@ pub fn run() -> ExitCode {
         .with_writer(std::io::stderr)
         .init();
     let ended = match arguments.command {
-        Command::Serve { listen, token_file, isolation } => {
-            serve(&listen, &token_file, isolation).map(|()| ExitCode::SUCCESS)
+        Command::Serve { listen, token_file, isolation, allow_system_wide } => {
+            let policy = Policy::allowing(isolation.into_iter().map(Isolation::from));
+            serve(&listen, &token_file, policy.system_wide(allow_system_wide)).map(|()| ExitCode::SUCCESS)
         }
         Command::Doctor { json } => doctor(json),
     };
@@ -91,12 +95,11 @@ fn doctor(json: bool) -> anyhow::Result<ExitCode> {
     Ok(if diagnosis.has_sandboxes() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn serve(listen: &str, token_file: &std::path::Path, isolation: Vec<Level>) -> anyhow::Result<()> {
+fn serve(listen: &str, token_file: &std::path::Path, policy: Policy) -> anyhow::Result<()> {
     let Some(path) = listen.strip_prefix("unix:").filter(|path| !path.is_empty()) else {
         anyhow::bail!("--listen {listen}: only unix:PATH can be listened on so far");
     };
     let token =
         Token::read(token_file).map_err(|error| anyhow::anyhow!("{}: {error}", token_file.display()))?;
-    let policy = Policy::allowing(isolation.into_iter().map(Isolation::from));
     Ok(serve_unix(&UnixListenerConfig { path: path.into(), token, policy })?)
 }

@@ -13,7 +13,7 @@ use rustix::system::uname;
 use serde::Serialize;
 
 use crate::isolation::{Fault, Step};
-use crate::observer::capabilities;
+use crate::observer::{capabilities, host};
 use crate::server::run;
 use crate::zygote::Zygote;
 use probe::Failure;
@@ -77,6 +77,7 @@ pub(crate) fn examine() -> anyhow::Result<Diagnosis> {
             });
         }
         capabilities::probe_all(&zygote).await;
+        host::probe().await;
         Ok(levels)
     })?;
     Ok(Diagnosis {

@@ -29,6 +29,7 @@ mod sink;
 
 pub use client::{Keeper, Sightings};
 pub use gaps::{of_files, of_network, of_processes};
+pub(crate) use proc::{Proc, pid_of};
 #[cfg(test)]
 pub(crate) use records::records_can_be_had;
 pub(crate) use run::run;

@@ -26,6 +26,7 @@ mod stdio;
 mod supervisor;
 mod sys;
 mod vm;
+mod word;
 pub mod zygote;
 
 pub use launch::run_if_requested;

@@ -11,6 +11,7 @@
 mod adoption;
 pub(crate) mod capabilities;
 mod feed;
+pub(crate) mod host;
 mod keepers;
 mod probe;
 mod sighted;
@@ -53,6 +54,8 @@ pub(crate) struct Observers {
     waiting: Arc<Waiting>,
     whole: Vec<Arc<Feed>>,
     newcomers: Vec<Newcomer>,
+    /// Who observes the host through this VM.
+    host: Vec<Arc<Feed>>,
     trees: HashMap<ProcessId, Tree>,
     keepers: Keepers,
 }
@@ -90,7 +93,19 @@ impl Observers {
         feed
     }
 
-    /// Refuses one more observation of the whole VM than there may be.
+    /// Observes the host, as long as the VM lives.
+    pub(crate) fn add_host(&mut self, observe: Observe) -> Arc<Feed> {
+        let feed = Feed::new(observe, self.waiting.clone());
+        self.host.push(feed.clone());
+        feed
+    }
+
+    /// Whether somebody is told of a process, or will be.
+    pub(crate) fn observes(&self, process: ProcessId) -> bool {
+        !self.newcomers.is_empty() || self.feeds(process).next().is_some()
+    }
+
+    /// Refuses one more observation by `observe` than there may be.
     pub(crate) fn admit(&mut self, limit: u64) -> Result<(), Rejection> {
         let observed = self.observed() as u64;
         if observed >= limit {
@@ -107,11 +122,12 @@ impl Observers {
         nobody && self.trees.is_empty()
     }
 
-    /// How many observe the whole VM.
+    /// How many observe the whole VM, or through it the host.
     fn observed(&mut self) -> usize {
         self.whole.retain(|feed| feed.is_open());
         self.newcomers.retain(|newcomer| newcomer.feed.is_open());
-        self.whole.len() + self.newcomers.len()
+        self.host.retain(|feed| feed.is_open());
+        self.whole.len() + self.newcomers.len() + self.host.len()
     }
 
     /// Has a process that is about to be started watched, if that takes a keeper.
@@ -177,7 +193,8 @@ impl Observers {
         let own =
             std::mem::take(&mut self.trees).into_iter().filter_map(|(id, tree)| Some((Some(id), tree.own?)));
         let newcomers = std::mem::take(&mut self.newcomers).into_iter().map(|newcomer| newcomer.feed);
-        let whole = std::mem::take(&mut self.whole).into_iter().chain(newcomers);
+        let host = std::mem::take(&mut self.host);
+        let whole = std::mem::take(&mut self.whole).into_iter().chain(newcomers).chain(host);
         for (process, feed) in whole.map(|feed| (None, feed)).chain(own) {
             feed.complete(link, process);
         }

@@ -243,7 +243,8 @@ struct Requests {
 
 impl Handler for Requests {
     async fn prepare(&mut self, request: &Request) {
-        if self.session.link.is_open() {
+        let session = &self.session;
+        if session.link.is_open() && session.policy.allows(capabilities::reach(request)) {
             capabilities::probe_for(request, &self.session.zygote).await;
         }
     }
@@ -288,8 +289,15 @@ impl Requests {
             Request::ReadCmdline(body) => session.vm(scope)?.read_cmdline(id, body),
             Request::ReadFileHandles(body) => session.vm(scope)?.read_file_handles(id, body),
             Request::ObserverCapabilities(body) => {
-                let capabilities = capabilities::negotiate_for_scope(body.scope);
+                let capabilities = if session.policy.allows(body.scope) {
+                    capabilities::negotiate_for_scope(body.scope)
+                } else {
+                    capabilities::of_forbidden_host()
+                };
                 session.link.respond(id, &Response::ObserverCapabilities(capabilities));
+            }
+            Request::Observe(body) if !session.policy.allows(body.reach) => {
+                return Err(capabilities::forbidden_host());
             }
             Request::Observe(body) => session.vm(scope)?.observe(id, body)?,
             Request::ResourceUsage(_) => session.vm(scope)?.resource_usage(id),

@@ -25,6 +25,7 @@ use agentvm_wire::{
     error::{Code, Rejection},
     id::{ProcessId, RequestId, VmId},
     message::{Event as WireEvent, Response},
+    observer::TraceScope,
     process::{Execute, OutputDrained, ProcessSignaled, SignalProcess, SignalTarget},
     vm::{VmDisposed, VmState, VmStateChanged},
 };
@@ -149,7 +150,8 @@ impl Vm {
 
     fn try_execute(self: &Arc<Self>, request: RequestId, execute: Execute) -> Result<(), Rejection> {
         let (id, window, observe) = (execute.process, execute.window_bytes, execute.observe.clone());
-        observe.as_ref().map_or(Ok(()), capabilities::check)?;
+        let check = |observe| capabilities::check(TraceScope::LaunchedProcessTree, observe);
+        observe.as_ref().map_or(Ok(()), check)?;
         {
             let state = self.lock();
             if state.gone || state.grace_ends.is_some() {

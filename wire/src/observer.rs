@@ -52,6 +52,13 @@ macro_rules! choice {
 }
 use choice;
 
+impl Default for TraceScope {
+    /// What takes no rights.
+    fn default() -> Self {
+        Self::LaunchedProcessTree
+    }
+}
+
 choice! {
     /// How far an observation looks.
     TraceScope {
@@ -99,6 +106,8 @@ choice! {
         Notification = "notification",
         /// `/proc`, looked at again and again.
         Polling = "polling",
+        /// The kernel's process connector, over `netlink(7)`.
+        Connector = "cn_proc",
     }
 }
 

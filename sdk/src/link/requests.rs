@@ -160,7 +160,7 @@ impl Link {
         observe.stream = core.connection.next_stream();
         let observation = Observation::new(observe.stream, vm, self.clone(), config.buffered_events);
         let window_bytes = core.connection.choose_window(1);
-        let request = Request::Observe(ObserveVm { observe, window_bytes });
+        let request = Request::Observe(ObserveVm { observe, reach: config.scope, window_bytes });
         let id = core.connection.request(Scope::vm(vm), &request).map_err(ClientError::Rejected)?;
         core.receive_events(&observation, window_bytes);
         core.waiters.insert(id, Waiter::Observe(observation.clone(), sender));

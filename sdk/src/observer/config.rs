@@ -1,6 +1,8 @@
 //! What is to be observed.
 
-use agentvm_wire::observer::{EventCategory, MAX_EVENTS};
+use agentvm_wire::observer::{EventCategory, MAX_EVENTS, TraceScope};
+
+use crate::error::ClientError;
 
 /// What is to be observed: nothing, unless categories are named.
 ///
@@ -15,6 +17,7 @@ use agentvm_wire::observer::{EventCategory, MAX_EVENTS};
 #[non_exhaustive]
 pub struct ObserverConfig {
     categories: Vec<EventCategory>,
+    pub(crate) scope: TraceScope,
     pub(super) require_exact: bool,
     pub(crate) buffered_events: usize,
 }
@@ -33,6 +36,19 @@ impl ObserverConfig {
         Self { categories, ..Self::default() }
     }
 
+    /// Start, programs and end of every process of the sidecar's host: see
+    /// [`AgentOs::observe`](crate::AgentOs::observe).
+    pub fn system_wide() -> Self {
+        Self::with_categories([EventCategory::Process]).scope(TraceScope::SystemWide)
+    }
+
+    /// How far to look; a VM or a process with its descendants if not set.
+    #[must_use]
+    pub fn scope(mut self, scope: TraceScope) -> Self {
+        self.scope = scope;
+        self
+    }
+
     /// Whether a category is among them.
     pub fn observes(&self, category: EventCategory) -> bool {
         self.categories.contains(&category)
@@ -41,6 +57,15 @@ impl ObserverConfig {
     /// All of them, in the order of [`EventCategory::ALL`].
     pub fn categories(&self) -> &[EventCategory] {
         &self.categories
+    }
+
+    /// Refuses what one process cannot be observed with.
+    pub(crate) fn check_for_process(&self) -> Result<(), ClientError> {
+        if self.scope == TraceScope::LaunchedProcessTree {
+            return Ok(());
+        }
+        let why = "one process is observed with its descendants; the whole host by AgentOs::observe";
+        Err(ClientError::invalid("observe.scope", why))
     }
 
     /// Refuse to start, or to observe, where a category cannot be seen exactly; false if not set: then the program runs,
@@ -63,6 +88,11 @@ impl ObserverConfig {
 /// Nothing.
 impl Default for ObserverConfig {
     fn default() -> Self {
-        Self { categories: Vec::new(), require_exact: false, buffered_events: MAX_EVENTS }
+        Self {
+            categories: Vec::new(),
+            scope: TraceScope::default(),
+            require_exact: false,
+            buffered_events: MAX_EVENTS,
+        }
     }
 }

@@ -10,7 +10,7 @@ pub(super) const TICKS_PER_SECOND: u64 = 100;
 
 /// What a row needs of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Stat {
+pub(crate) struct Stat {
     /// Name, at most 15 bytes for a process.
     pub comm: Vec<u8>,
     /// State letter: `R`, `S`, `D`, `T`, `t`, `Z`, `X`, `I`.
@@ -36,6 +36,11 @@ impl Stat {
         matches!(self.state, b'Z' | b'X' | b'x')
     }
 
+    /// It has ended, with all its threads.
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_dead() && !self.has_only_lost_its_main_thread()
+    }
+
     /// What has ended is its main thread; others go on, and so does the process.
     pub(super) fn has_only_lost_its_main_thread(&self) -> bool {
         self.is_dead() && self.threads > 1
@@ -56,7 +61,7 @@ const START_TIME: usize = 19;
 const RSS: usize = 21;
 
 /// Parses the line; `None` if it is not one.
-pub(super) fn parse(line: &[u8]) -> Option<Stat> {
+pub(crate) fn parse(line: &[u8]) -> Option<Stat> {
     // The name ends at the last parenthesis: nothing behind it has one.
     let open = line.iter().position(|byte| *byte == b'(')?;
     let close = line.iter().rposition(|byte| *byte == b')')?;

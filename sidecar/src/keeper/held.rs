@@ -46,8 +46,7 @@ impl Held {
         let of_reaped = || exit_status(&self.pidfd);
         // It may be reaped in between.
         match of_reaped().or_else(of_zombie).or_else(of_reaped) {
-            Some(status) if status & 0x7f != 0 => What::Exited { code: None, signal: Some(status & 0x7f) },
-            Some(status) => What::Exited { code: Some((status >> 8).to_le_bytes()[0]), signal: None },
+            Some(status) => What::ended_with(status),
             None => What::Exited { code, signal: None },
         }
     }

@@ -22,7 +22,7 @@ const MAX_CHILDREN_BYTES: usize = 16 << 10;
 
 /// The host's `/proc`.
 #[derive(Debug)]
-pub(super) struct Proc {
+pub(crate) struct Proc {
     folder: OwnedFd,
     /// This process's own, and its VM's.
     namespaces: OnceLock<[OwnedFd; 2]>,
@@ -49,7 +49,7 @@ pub(super) struct Seen {
 pub(super) type Image = [u64; 4];
 
 impl Proc {
-    pub(super) fn open() -> rustix::io::Result<Self> {
+    pub(crate) fn open() -> rustix::io::Result<Self> {
         let folder = openat(CWD, "/proc", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
         Ok(Self { folder, namespaces: OnceLock::new(), ran_short: AtomicBool::new(false) })
     }
@@ -112,7 +112,7 @@ impl Proc {
     }
 
     /// The program a process executes.
-    pub(super) fn executed(&self, pid: Pid) -> Executed {
+    pub(crate) fn executed(&self, pid: Pid) -> Executed {
         let link = |name| self.link(pid, name).unwrap_or_default();
         let (mut path, mut cwd) = (link("exe"), link("cwd"));
         let mut truncated = path.len() + cwd.len() > MAX_TEXT_BYTES;
@@ -215,7 +215,7 @@ impl Stat {
 }
 
 /// A pid as it comes in messages.
-pub(super) fn pid_of(raw: u32) -> Option<Pid> {
+pub(crate) fn pid_of(raw: u32) -> Option<Pid> {
     i32::try_from(raw).ok().and_then(Pid::from_raw)
 }
 

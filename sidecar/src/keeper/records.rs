@@ -11,6 +11,7 @@ use rustix::process::Pid;
 
 use super::proc::pid_of;
 use crate::sys::perf::Ring;
+use crate::word::word;
 
 /// Processors of a host at most: every fork pays for each.
 const MAX_PROCESSORS: u32 = 64;
@@ -114,10 +115,6 @@ fn records(mut bytes: &[u8]) -> Vec<(u64, Record)> {
         }
     }
     found
-}
-
-fn word(bytes: &[u8], at: usize) -> Option<u32> {
-    bytes.get(at..)?.first_chunk().map(|word| u32::from_ne_bytes(*word))
 }
 
 /// Of a list as `0-3,8`; none if there are too many.

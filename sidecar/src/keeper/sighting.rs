@@ -210,6 +210,16 @@ pub enum What {
     Network(Network),
 }
 
+impl What {
+    /// The end that a wait status (`wait(2)`) tells of.
+    pub fn ended_with(status: i32) -> Self {
+        match status & 0x7f {
+            0 => Self::Exited { code: Some((status >> 8).to_le_bytes()[0]), signal: None },
+            signal => Self::Exited { code: None, signal: Some(signal) },
+        }
+    }
+}
+
 /// A program that was executed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Executed {

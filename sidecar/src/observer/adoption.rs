@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use agentvm_wire::{
     id::ProcessId,
-    observer::{EventCategory, Observe, ProcessKey},
+    observer::{EventCategory, Observe, ProcessKey, TraceScope},
 };
 
 use super::{
@@ -65,7 +65,7 @@ impl Observers {
         let Newcomer { fresh, .. } = self.newcomers.remove(at);
         self.whole.push(feed.clone());
         let running = || running.iter().filter(|process| !fresh.contains(&process.id));
-        feed.tell_unavailable(link);
+        feed.tell_unavailable(link, TraceScope::default());
         for category in feed.categories() {
             if running().any(|process| !self.sees(process.id, *category)) {
                 feed.lose_of(link, *category, ALREADY_RUNNING);

@@ -14,6 +14,7 @@ use agentvm_wire::{
 use tokio::sync::OnceCell;
 
 use super::{
+    host,
     probe::{Found, probe},
     sighted,
 };
@@ -24,8 +25,9 @@ use crate::{
 
 /// Names the only means to be used.
 const BACKEND_ENV: &str = "AGENTVM_OBSERVER_BACKEND";
-/// What it would take to see a whole host.
-const NOT_SYSTEM_WIDE: &str = "this sidecar looks at nothing but its own VMs; the kernel's process connector would take root of the host";
+/// Why a client of this sidecar sees nothing of the host.
+const NOT_ALLOWED: &str =
+    "this sidecar does not let its clients observe the host: see its option --allow-system-wide";
 /// Why files and the network are seen in part.
 const ATTEMPTS: &str = "calls are seen when they are tried, not what comes of them";
 /// What notification misses, with records of forks and without.
@@ -37,6 +39,9 @@ static FOUND: OnceCell<Found> = OnceCell::const_new();
 
 /// Tries what can be seen, unless that was done before or `request` does not depend on it.
 pub(crate) async fn probe_for(request: &Request, zygote: &Zygote) {
+    if reach(request) == TraceScope::SystemWide {
+        return host::probe().await;
+    }
     let observe = match request {
         Request::ObserverCapabilities(_) => return probe_all(zygote).await,
         Request::Observe(body) => Some(&body.observe),
@@ -53,6 +58,15 @@ pub(crate) async fn probe_all(zygote: &Zygote) {
     FOUND.get_or_init(|| async { probe(zygote, &ladder()).await }).await;
 }
 
+/// How far a request would look.
+pub(crate) fn reach(request: &Request) -> TraceScope {
+    match request {
+        Request::ObserverCapabilities(body) => body.scope,
+        Request::Observe(body) => body.reach,
+        _ => TraceScope::LaunchedProcessTree,
+    }
+}
+
 /// The means that are tried, from the best on; `AGENTVM_OBSERVER_BACKEND` names the only one.
 pub(super) fn ladder() -> Vec<Backend> {
     let forced = std::env::var(BACKEND_ENV).ok().and_then(|name| Backend::from_name(&name));
@@ -66,15 +80,33 @@ pub(super) fn takes_keeper(category: EventCategory) -> bool {
 
 /// What can be observed within a scope, as far as it was tried.
 pub(crate) fn negotiate_for_scope(scope: TraceScope) -> ObserverCapabilities {
-    let cell = |category: &EventCategory| match scope {
-        TraceScope::LaunchedProcessTree => cell(*category),
-        _ => CategoryCapability::unavailable(*category, NOT_SYSTEM_WIDE),
-    };
+    let cell = |category: &EventCategory| cell(scope, *category);
     ObserverCapabilities { scope, categories: EventCategory::ALL.iter().map(cell).collect() }
 }
 
-/// How well a category is seen of VMs and their processes.
-pub(super) fn cell(category: EventCategory) -> CategoryCapability {
+/// What a client may observe of the host that may not.
+pub(crate) fn of_forbidden_host() -> ObserverCapabilities {
+    let cell = |category: &EventCategory| CategoryCapability::unavailable(*category, NOT_ALLOWED);
+    let scope = TraceScope::SystemWide;
+    ObserverCapabilities { scope, categories: EventCategory::ALL.iter().map(cell).collect() }
+}
+
+/// What it is told.
+pub(crate) fn forbidden_host() -> Rejection {
+    let mut rejection = Rejection::invalid("reach", NOT_ALLOWED);
+    rejection.code = Code::PERMISSION_DENIED;
+    rejection
+}
+
+/// How well a category is seen within a scope.
+fn cell(scope: TraceScope, category: EventCategory) -> CategoryCapability {
+    match scope {
+        TraceScope::LaunchedProcessTree => of_trees(category),
+        _ => host::cell(category),
+    }
+}
+
+fn of_trees(category: EventCategory) -> CategoryCapability {
     match (category, FOUND.get()) {
         (EventCategory::Lifecycle, _) => CategoryCapability::supported(category, ObserverBackend::Spawn),
         (EventCategory::Process, Some(found)) => of_processes(found),
@@ -134,25 +166,32 @@ pub(super) fn has_records() -> bool {
 
 /// Whether processes are seen by a means that also takes those that run already.
 pub(super) fn can_adopt() -> bool {
-    cell(EventCategory::Process).backend == Some(ObserverBackend::Ptrace)
+    of_trees(EventCategory::Process).backend == Some(ObserverBackend::Ptrace)
 }
 
-/// Whether a category is seen at all.
+/// Whether a category is seen of VMs and their processes at all.
 pub(super) fn is_available(category: EventCategory) -> bool {
-    cell(category).support != CapabilitySupport::Unavailable
+    is_available_within(TraceScope::LaunchedProcessTree, category)
 }
 
-/// Refuses what would have gaps, where that was asked.
-pub(crate) fn check(observe: &Observe) -> Result<(), Rejection> {
+/// Whether it is seen within a scope.
+pub(super) fn is_available_within(scope: TraceScope, category: EventCategory) -> bool {
+    cell(scope, category).support != CapabilitySupport::Unavailable
+}
+
+/// Refuses what would have gaps, where that was asked, and an observation of the host that sees nothing.
+pub(crate) fn check(scope: TraceScope, observe: &Observe) -> Result<(), Rejection> {
     observe.validate()?;
-    if !observe.require_exact {
-        return Ok(());
-    }
-    let cells = observe.categories.iter().map(|category| cell(*category));
-    let Some(cell) = cells.into_iter().find(|cell| cell.support != CapabilitySupport::Supported) else {
-        return Ok(());
+    let mut cells = observe.categories.iter().map(|category| cell(scope, *category));
+    let sees_nothing = |category: &EventCategory| !is_available_within(scope, *category);
+    let refused = if observe.require_exact {
+        cells.find(|cell| cell.support != CapabilitySupport::Supported)
+    } else if scope == TraceScope::SystemWide && observe.categories.iter().all(sees_nothing) {
+        cells.next()
+    } else {
+        None
     };
-    let CategoryCapability { category, support, reason, .. } = cell;
+    let Some(CategoryCapability { category, support, reason, .. }) = refused else { return Ok(()) };
     let message = format!("{category} is not seen exactly: {support}, {reason}");
     let mut rejection = Rejection::new(Code::UNSUPPORTED, message);
     rejection.details.field = Some("observe.categories".to_owned());

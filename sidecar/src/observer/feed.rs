@@ -11,13 +11,14 @@ use std::{
 
 use agentvm_wire::{
     id::{ProcessId, StreamId},
-    observer::{EventCategory, Observe, ObserverEvent, ObserverEventKind as Kind, Told},
+    observer::{EventCategory, Observe, ObserverEvent, ObserverEventKind as Kind, Told, TraceScope},
 };
 use tokio::sync::Notify;
 
 use super::{
-    capabilities::{is_available, takes_keeper},
+    capabilities::{is_available_within, takes_keeper},
     event_now,
+    host::{self, HostEvents},
     waiting::Waiting,
 };
 use crate::{
@@ -27,6 +28,8 @@ use crate::{
 
 /// The reason of a loss where this host lets nobody see a category.
 const UNAVAILABLE: &str = "unavailable";
+/// The reason of a loss where the kernel stops telling of the host.
+const HOST_SILENT: &str = "host_silent";
 
 #[derive(Debug)]
 pub(crate) struct Feed {
@@ -113,9 +116,9 @@ impl Feed {
         }
     }
 
-    /// Tells what cannot be seen on this host.
-    pub(crate) fn tell_unavailable(&self, link: &Link) {
-        for category in self.categories.iter().filter(|category| !is_available(**category)) {
+    /// Tells what cannot be seen on this host, within this reach.
+    pub(crate) fn tell_unavailable(&self, link: &Link, reach: TraceScope) {
+        for category in self.categories.iter().filter(|category| !is_available_within(reach, **category)) {
             self.lose_of(link, *category, UNAVAILABLE);
         }
     }
@@ -144,6 +147,18 @@ impl Feed {
         queue.close(State::Complete);
         drop(queue);
         link.ready(self.stream);
+    }
+
+    /// Tells what happens on the host, until the kernel tells no more.
+    pub(crate) async fn take_all(&self, link: &Link, host: &mut HostEvents) {
+        while let Some(told) = host.next().await {
+            match told {
+                host::Told::Event(event) => self.tell(link, &event),
+                host::Told::Lost(count) => self.lose(link, Kind::UNSENT, count, None),
+            }
+        }
+        self.lose(link, HOST_SILENT, 0, None);
+        self.complete(link, None);
     }
 
     /// Returns once nothing is sent any more.

@@ -3,6 +3,7 @@
 
 use agentvm_wire::{
     error::{Code, Rejection},
+    observer::TraceScope,
     vm::{Isolation, VmConfig},
 };
 
@@ -10,6 +11,7 @@ use agentvm_wire::{
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
     isolation: Vec<Isolation>,
+    system_wide: bool,
 }
 
 impl Default for Policy {
@@ -21,11 +23,24 @@ impl Default for Policy {
 impl Policy {
     /// VMs of these levels.
     pub fn allowing(isolation: impl IntoIterator<Item = Isolation>) -> Self {
-        Self { isolation: isolation.into_iter().collect() }
+        Self { isolation: isolation.into_iter().collect(), system_wide: false }
+    }
+
+    /// Whether clients may observe every process of the host, what it executes with its arguments included; not, unless
+    /// this is said.
+    #[must_use]
+    pub fn system_wide(mut self, system_wide: bool) -> Self {
+        self.system_wide = system_wide;
+        self
     }
 
     pub(crate) fn everything() -> Self {
-        Self::allowing([Isolation::Sandbox, Isolation::Confined, Isolation::None])
+        Self::allowing([Isolation::Sandbox, Isolation::Confined, Isolation::None]).system_wide(true)
+    }
+
+    /// Whether clients may observe so far.
+    pub(crate) fn allows(&self, scope: TraceScope) -> bool {
+        self.system_wide || scope == TraceScope::LaunchedProcessTree
     }
 
     pub(crate) fn is_sandbox_only(&self) -> bool {

@@ -6,10 +6,10 @@ use std::{
 };
 
 use agentvm_wire::{
-    error::Rejection,
+    error::{Code, Rejection},
     id::{ProcessId, RequestId},
     message::{Event as WireEvent, Response},
-    observer::{Observe, ObserveVm, Observing},
+    observer::{Observe, ObserveVm, Observing, TraceScope},
     process::ProcessExited,
 };
 
@@ -20,7 +20,7 @@ use super::{
 use crate::{
     init::{Exit, Reading, Row, StartSpec},
     keeper::{Running, Sightings},
-    observer::{Expected, Feed, KeeperId, Observers, capabilities},
+    observer::{Expected, Feed, KeeperId, Observers, capabilities, host::HostEvents},
     process::Process,
 };
 
@@ -38,13 +38,16 @@ pub(super) struct HeldExit {
 }
 
 impl Vm {
-    /// Observes the VM from now on; what runs already is told first.
+    /// Observes the VM, or the host as long as the VM lives, from now on; what runs already is told first.
     pub(crate) fn observe(
         self: &Arc<Self>,
         request: RequestId,
-        ObserveVm { observe, window_bytes }: ObserveVm,
+        ObserveVm { observe, reach, window_bytes }: ObserveVm,
     ) -> Result<(), Rejection> {
-        capabilities::check(&observe)?;
+        capabilities::check(reach, &observe)?;
+        let of_host = reach == TraceScope::SystemWide;
+        let host = of_host.then(HostEvents::observe).transpose();
+        let host = host.map_err(|error| Rejection::new(Code::UNSUPPORTED, error.to_string()))?;
         let mut guard = self.lock();
         let state = &mut *guard;
         if state.gone || state.grace_ends.is_some() {
@@ -53,9 +56,9 @@ impl Vm {
         let observers = state.observers.get_or_insert_default();
         observers.admit(self.link.limits().max_observers)?;
         self.link.open_streams(vec![observe.stream], window_bytes)?;
-        let adopts = Observers::adopts(&observe);
-        let feed = observers.add_whole(observe);
-        self.send(&feed, window_bytes);
+        let adopts = !of_host && Observers::adopts(&observe);
+        let feed = if of_host { observers.add_host(observe) } else { observers.add_whole(observe) };
+        self.send(&feed, window_bytes, host);
         if adopts {
             drop(guard);
             self.answer_later(request, async move |vm: Arc<Self>| {
@@ -64,7 +67,11 @@ impl Vm {
                 Ok(Response::Observing(Observing {}))
             });
         } else {
-            self.begin(state, &feed);
+            if of_host {
+                feed.tell_unavailable(&self.link, reach);
+            } else {
+                self.begin(state, &feed);
+            }
             drop(guard);
             self.link.respond(request, &Response::Observing(Observing {}));
         }
@@ -144,10 +151,13 @@ impl Vm {
     ) {
         if let Some((observe, window)) = observe {
             let feed = state.observers.get_or_insert_default().add_tree(process, observe);
-            self.send(&feed, window);
-            feed.tell_unavailable(&self.link);
+            self.send(&feed, window, None);
+            feed.tell_unavailable(&self.link, TraceScope::default());
         }
         let Some(observers) = &mut state.observers else { return };
+        if !observers.observes(process) {
+            return;
+        }
         spec.observed = true;
         if let Some(Expected { keeper, watcher, sightings }) = observers.expect(&self.link, process) {
             spec.watcher = Some(watcher);
@@ -228,12 +238,18 @@ impl Vm {
         }
     }
 
-    /// Sends what a feed holds, and stops observing when nobody does any more.
-    fn send(self: &Arc<Self>, feed: &Arc<Feed>, window: Option<u64>) {
+    /// Sends what a feed holds, and stops observing when nobody does any more. An observation of the host is fed here, too.
+    fn send(self: &Arc<Self>, feed: &Arc<Feed>, window: Option<u64>, host: Option<HostEvents>) {
         self.link.add_source(feed.stream(), feed.clone(), self.id, window);
         let (vm, feed) = (self.clone(), feed.clone());
         self.add(Box::pin(async move {
-            feed.sent().await;
+            match host {
+                Some(mut host) => tokio::select! {
+                    () = feed.clone().sent() => {}
+                    () = feed.take_all(&vm.link, &mut host) => feed.clone().sent().await,
+                },
+                None => feed.sent().await,
+            }
             let mut guard = vm.lock();
             let state = &mut *guard;
             state.observers.take_if(|observers| observers.is_empty());

@@ -58,6 +58,12 @@ fn root_of_a_user_namespace_has_sandboxes_as_an_ordinary_user_has() {
     let diagnosis: Value = serde_json::from_slice(&output.stdout).unwrap();
     let map = &level(&diagnosis, "sandbox")["report"]["uid_map"][0];
     assert_eq!((&map["inside"], &map["outside"], &map["count"]), (&1000.into(), &0.into(), &1.into()));
+    let host = &diagnosis["observer"][1]["categories"][3];
+    assert_eq!((&host["category"], &host["support"]), (&"process".into(), &"unavailable".into()));
+    assert!(
+        host["reason"].as_str().is_some_and(|reason| reason.contains("user and pid namespaces")),
+        "{host}"
+    );
     let confined = level(&diagnosis, "confined");
     assert_eq!(confined["failure"]["step"], "uid_range", "guests are never root: {confined}");
 }

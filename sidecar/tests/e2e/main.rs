@@ -28,6 +28,7 @@ mod observe;
 mod observe_adopted;
 mod observe_faults;
 mod observe_fixtures;
+mod observe_host;
 mod observe_tree;
 mod observed;
 mod options;

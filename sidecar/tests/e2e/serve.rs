@@ -34,39 +34,44 @@ impl Server {
     pub(crate) async fn start_with(name: &str, (variable, value): (&str, &str)) -> Self {
         let mut command = sidecar();
         command.env(variable, value);
-        Self::launch(name, &[], command).await
+        Self::launch(name, Vec::new(), command).await
     }
 
     /// By a program that executes the rest of its arguments.
     pub(crate) async fn start_by(name: &str, levels: &[&str], mut command: Command) -> Self {
         command.arg(program("agentvm-sidecar"));
-        Self::launch(name, levels, command).await
+        Self::launch(name, options(levels), command).await
+    }
+
+    /// Whose clients may observe the host.
+    pub(crate) async fn start_system_wide(name: &str) -> Self {
+        Self::launch(name, vec!["--allow-system-wide".to_owned()], sidecar()).await
     }
 
     /// Allows levels of isolation; without any, the default.
     async fn start_allowing(name: &str, levels: &[&str]) -> Self {
-        Self::launch(name, levels, sidecar()).await
+        Self::launch(name, options(levels), sidecar()).await
     }
 
-    async fn launch(name: &str, levels: &[&str], command: Command) -> Self {
+    async fn launch(name: &str, options: Vec<String>, command: Command) -> Self {
         let folder = std::env::temp_dir().join(format!("agentvm-serve-{name}-{}", std::process::id()));
         fs::create_dir(&folder).unwrap();
         write_token(&folder.join("token"), 0o600);
-        let server = Self { child: Self::spawn(command, &folder, levels), folder };
+        let server = Self { child: Self::spawn(command, &folder, options), folder };
         // The file is there a moment before anybody listens.
         let listens = || async { tokio::net::UnixStream::connect(server.socket()).await.is_ok() };
         until("it listens", DEADLINE, listens).await;
         server
     }
 
-    fn spawn(mut command: Command, folder: &std::path::Path, levels: &[&str]) -> Child {
+    fn spawn(mut command: Command, folder: &std::path::Path, options: Vec<String>) -> Child {
         command
             .arg("serve")
             .arg("--listen")
             .arg(format!("unix:{}", folder.join("socket").display()))
             .arg("--token-file")
             .arg(folder.join("token"))
-            .args(levels.iter().map(|level| format!("--isolation={level}")))
+            .args(options)
             .stdin(Stdio::null())
             .spawn()
             .unwrap()
@@ -104,6 +109,10 @@ impl Drop for Server {
 
 fn sidecar() -> Command {
     Command::new(program("agentvm-sidecar"))
+}
+
+fn options(levels: &[&str]) -> Vec<String> {
+    levels.iter().map(|level| format!("--isolation={level}")).collect()
 }
 
 fn write_token(path: &std::path::Path, mode: u32) {
@@ -242,12 +251,12 @@ async fn a_client_that_is_gone_takes_its_vms_with_it_and_no_others() {
 #[tokio::test]
 async fn a_dead_sidecars_socket_is_replaced_and_a_live_ones_is_not() {
     let mut server = Server::start("stale").await;
-    let mut second = Server::spawn(sidecar(), &server.folder, &[]);
+    let mut second = Server::spawn(sidecar(), &server.folder, Vec::new());
     assert!(!second.wait().unwrap().success(), "somebody listens there");
     server.child.kill().unwrap();
     server.child.wait().unwrap();
     assert!(server.socket().exists(), "nobody could remove it");
-    server.child = Server::spawn(sidecar(), &server.folder, &[]);
+    server.child = Server::spawn(sidecar(), &server.folder, Vec::new());
     let connects = || async { AgentOs::create_sidecar(&server.config(TOKEN)).await.is_ok() };
     until("the new one listens", DEADLINE, connects).await;
 }

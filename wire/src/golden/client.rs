@@ -85,7 +85,18 @@ pub fn client() -> Vec<Sample> {
             Scope::vm(vm()),
             Request::Observe(ObserveVm {
                 observe: observe(6, &[EventCategory::Process]),
+                reach: TraceScope::LaunchedProcessTree,
                 window_bytes: Some(16_384),
+            }),
+        ),
+        request(
+            "observe_system_wide",
+            18,
+            Scope::vm(vm()),
+            Request::Observe(ObserveVm {
+                observe: Observe { require_exact: false, ..observe(7, &[EventCategory::Process]) },
+                reach: TraceScope::SystemWide,
+                window_bytes: None,
             }),
         ),
         request("dispose_vm", 10, Scope::vm(vm()), Request::DisposeVm(DisposeVm { grace_ms: 0 })),

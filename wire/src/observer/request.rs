@@ -28,15 +28,23 @@ impl Observe {
     }
 }
 
-/// Body of `observe`: a whole VM, from now on; its scope names it.
+/// Body of `observe`: a whole VM, which its scope names, or through it the whole host; from now on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ObserveVm {
     /// What, and where it is told.
     pub observe: Observe,
+    /// How far it looks; if absent: the VM.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub reach: TraceScope,
     /// The stream's window; that of the session's limits if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window_bytes: Option<u64>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_default(reach: &TraceScope) -> bool {
+    *reach == TraceScope::default()
 }
 
 /// Body of `observing`.

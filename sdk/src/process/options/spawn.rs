@@ -110,7 +110,8 @@ impl SpawnOptions {
     }
 
     /// Observes the process and its descendants: [`Process::observer`](crate::Process::observer) reads what they do. A
-    /// config without categories observes nothing.
+    /// config without categories observes nothing; one of another scope than a process tree is refused
+    /// (`invalid_argument`).
     #[must_use]
     pub fn observe(mut self, config: ObserverConfig) -> Self {
         self.observe = Some(config).filter(|config| !config.categories().is_empty());
@@ -119,6 +120,7 @@ impl SpawnOptions {
 
     /// The descriptors that are to be relayed. Refuses what contradicts itself.
     pub(in crate::process) fn take_descriptors(&mut self) -> Result<Descriptors, ClientError> {
+        self.observe.as_ref().map_or(Ok(()), ObserverConfig::check_for_process)?;
         let mut descriptors = std::mem::take(&mut self.descriptors);
         if self.no_stdin && descriptors.stdin.is_some() {
             return Err(ClientError::invalid("stream_stdin", "standard input is both given and not wanted"));

@@ -140,5 +140,5 @@ impl Members {
 }
 
 fn lives(stat: &Stat) -> bool {
-    !stat.is_dead() || stat.has_only_lost_its_main_thread()
+    !stat.is_over()
 }
