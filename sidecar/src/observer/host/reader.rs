@@ -1,5 +1,8 @@
 //! The reader: a thread that takes what the kernel tells and hands it to all who observe the host.
 
+#[cfg(test)]
+mod tests;
+
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};

@@ -69,6 +69,22 @@ fn bad_lengths_tell_nothing_and_spoil_nothing() {
     assert_eq!(messages(&behind), [Message::Forked { pid: 71, parent: 70, at_ns: 7 }]);
 }
 
+#[test]
+fn what_has_no_room_in_the_kernel_is_told_to_be_lost() {
+    let connector = match Connector::listen() {
+        Ok(connector) => connector,
+        Err(why) => return eprintln!("skipped: {why}"),
+    };
+    // The kernel's least, for three messages or so.
+    sockopt::set_socket_recv_buffer_size(&connector.0, 1).unwrap();
+    for _ in 0..20 {
+        assert!(std::process::Command::new("/bin/true").status().unwrap().success());
+    }
+    let mut buffer = [0; MESSAGE_BYTES];
+    let lost = std::iter::repeat_with(|| connector.receive(&mut buffer)).find_map(Result::err);
+    assert_eq!(lost, Some(Errno::NOBUFS));
+}
+
 proptest! {
     #[test]
     fn any_bytes_are_read_to_their_end(bytes: Vec<u8>) {
