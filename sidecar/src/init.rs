@@ -53,7 +53,7 @@ pub(crate) use messages::{Reply, Request};
 pub(crate) use reap::now_ms;
 pub(crate) use rows::Handle;
 pub use rows::Row;
-pub(crate) use stat::{Stat, parse as parse_stat, start_ticks, ticks_at};
+pub(crate) use stat::{Stat, parse as parse_stat, ticks_at};
 pub use usage::Used;
 
 use crate::isolation::Fault;

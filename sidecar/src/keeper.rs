@@ -9,6 +9,7 @@
 //! A keeper is outside its VM's pid namespace: no guest can stop, end or see it. Init never traces. What is watched runs
 //! on if the keeper dies.
 
+mod alarm;
 mod calls;
 mod client;
 mod gaps;

@@ -5,6 +5,7 @@
 
 mod beside;
 mod floor;
+mod observe;
 mod stats;
 
 use std::{
@@ -48,6 +49,9 @@ fn main() {
         }
         if wants("beside") {
             beside().await.expect("beside");
+        }
+        for workload in observe::WORKLOADS.iter().filter(|workload| wants(workload.name)) {
+            observe::observe(workload).await.expect(workload.name);
         }
     });
 }

@@ -66,6 +66,16 @@ pub(crate) fn throughput(name: &str, bytes: u64, plain: Duration, ours: Duration
     );
 }
 
+/// One line: the middle of the ratios of what was run in turn, and all of them.
+pub(crate) fn in_turn(name: &str, plain: &[Duration], ours: &[Duration]) {
+    let ratio = |(plain, ours): (&Duration, &Duration)| ours.as_secs_f64() / plain.as_secs_f64();
+    let mut ratios: Vec<f64> = plain.iter().zip(ours).map(ratio).collect();
+    ratios.sort_unstable_by(f64::total_cmp);
+    let middle = ratios[ratios.len() / 2];
+    let all: Vec<_> = ratios.iter().map(|ratio| format!("{ratio:.2}")).collect();
+    println!("{name:<48} ratio {middle:.2} (of {})", all.join(" "));
+}
+
 /// One line: how many a second.
 pub(crate) fn rate(name: &str, count: u32, plain: Duration, ours: Duration) {
     let rate = |time: Duration| f64::from(count) / time.as_secs_f64();

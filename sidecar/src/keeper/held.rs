@@ -4,12 +4,9 @@ use std::os::fd::OwnedFd;
 
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use super::proc::Proc;
+use super::proc::{Image, Proc, Seen};
 use super::sighting::{Subject, What};
-use crate::sys::pidfd::exit_status;
-
-/// What tells one program that a process executes from the next ([`Proc::image`]).
-pub(super) type Image = Option<[u64; 4]>;
+use crate::sys::pidfd::{exit_status, has_pid};
 
 /// A process.
 #[derive(Debug)]
@@ -18,12 +15,13 @@ pub(super) struct Held {
     /// Readable once it has ended, with all its threads.
     pub(super) pidfd: OwnedFd,
     /// As it was last seen.
-    pub(super) image: Image,
+    pub(super) image: Option<Image>,
 }
 
 impl Held {
-    pub(super) fn hold(pid: Pid, who: Subject) -> rustix::io::Result<Self> {
-        Ok(Self { who, pidfd: pidfd_open(pid, PidfdFlags::empty())?, image: None })
+    pub(super) fn hold(pid: Pid, seen: Seen) -> rustix::io::Result<Self> {
+        let Seen { who, image, .. } = seen;
+        Ok(Self { who, pidfd: pidfd_open(pid, PidfdFlags::empty())?, image: Some(image) })
     }
 
     /// Whether it executes another program than before. Where the stack lies is known last.
@@ -36,13 +34,15 @@ impl Held {
         other
     }
 
+    /// Whether the kernel tells how it has ended, now that it was reaped.
+    pub(super) fn is_told(&self) -> bool {
+        exit_status(&self.pidfd).is_some()
+    }
+
     /// How it has ended; `code` is what it was about to exit with, if nobody can tell.
     pub(super) fn end(&self, proc: &Proc, pid: Pid, code: Option<u8>) -> What {
-        let of_zombie = || {
-            let status = proc.zombie(pid);
-            // If the pid is still its own now, it was so then.
-            status.filter(|_| proc.see(pid).is_some_and(|seen| seen.who.key == self.who.key))
-        };
+        // If the pid is still its own now, it was so then.
+        let of_zombie = || proc.zombie(pid).filter(|_| has_pid(&self.pidfd));
         let of_reaped = || exit_status(&self.pidfd);
         // It may be reaped in between.
         match of_reaped().or_else(of_zombie).or_else(of_reaped) {

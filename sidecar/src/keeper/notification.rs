@@ -6,32 +6,37 @@
 //! that is killed before its first call is only seen where the kernel records forks ([`Records`]). What was executed is
 //! looked up once it has been: a call to execute may fail.
 
+mod execution;
+
 use std::collections::{BTreeSet, HashMap};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use agentvm_wire::id::ProcessId;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::Pid;
 use rustix::time::Timespec;
 
+use super::alarm::Alarm;
 use super::calls::{self, Kind, Reader};
-use super::held::{Held, Image};
+use super::held::Held;
 use super::proc::{Proc, Seen, pid_of};
 use super::records::{Record, Records};
-use super::sighting::{Executed, Key, Loss, Sighting, Subject, Wanted, What};
+use super::sighting::{Key, Loss, Sighting, Subject, Wanted, What};
 use super::sink::Sink;
 use crate::init::{now_ns, ticks_at};
 use crate::sys::notification::{self, Call, Inbox};
 
-/// What an epoll event is about; else it is a process, whose pid is neither.
-const LISTENER: u64 = 0;
+/// What an epoll event is about; else it is a process, whose pid it is not.
 const RECORDS: u64 = u64::MAX;
 
-/// Until it is first looked whether something was executed; doubled each time, for so many times.
-const FIRST_LOOK: Duration = Duration::from_millis(2);
-const LOOKS: u32 = 9;
+/// Until those are looked at that ended while others asked.
+const SOON: Duration = Duration::from_millis(5);
+
+/// Until those are looked for that were made and ask for nothing: to be woken for each takes the time of who makes it.
+const LATER: Duration = Duration::from_millis(200);
 
 /// Of whom nobody knows how it has ended.
 const UNKNOWN_END: What = What::Exited { code: None, signal: None };
@@ -48,6 +53,7 @@ pub(super) struct Listener<'a> {
     socket: OwnedFd,
     inbox: Inbox,
     epoll: OwnedFd,
+    alarm: Alarm,
     root: Key,
     /// Whose child the root is: whoever gets that parent later has lost his own.
     outside: u32,
@@ -57,6 +63,10 @@ pub(super) struct Listener<'a> {
     records: Option<Records>,
     /// Those of whom a record tells that they were made, but who were over before anybody could look.
     gone: HashMap<Pid, Subject>,
+    /// The kernel tells how somebody has ended also who looks later.
+    told_late: bool,
+    /// The last that ended, while that is not known.
+    last: Option<Held>,
     /// When to look at whom.
     looks: BTreeSet<(Instant, i32)>,
     executed: bool,
@@ -66,8 +76,8 @@ struct Process {
     held: Held,
     /// What it tried to execute, and how often it was looked whether it has.
     tried: Option<(Vec<u8>, u32)>,
-    /// It is about to exit with this.
-    leaving: Option<u8>,
+    /// It is about to exit with this, since that moment.
+    leaving: Option<(u8, u64)>,
 }
 
 impl<'a> Listener<'a> {
@@ -81,7 +91,6 @@ impl<'a> Listener<'a> {
         root: (Pid, Seen),
     ) -> rustix::io::Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
-        epoll::add(&epoll, &listener, EventData::new_u64(LISTENER), EventFlags::IN)?;
         notification::wake_in_step(&listener);
         let (pid, seen) = root;
         let mut watch = Self {
@@ -92,16 +101,19 @@ impl<'a> Listener<'a> {
             socket: listener,
             inbox,
             epoll,
+            alarm: Alarm::new()?,
             root: seen.who.key,
             outside: seen.parent,
             processes: HashMap::new(),
             threads: HashMap::new(),
             records: None,
             gone: HashMap::new(),
+            told_late: false,
+            last: None,
             looks: BTreeSet::new(),
             executed: !wanted.process,
         };
-        watch.hold(pid, seen.who)?;
+        watch.hold(pid, seen)?;
         Ok(watch)
     }
 
@@ -116,40 +128,66 @@ impl<'a> Listener<'a> {
 
     /// Answers until nobody is left: whether anything was executed, as far as that is looked at.
     pub(super) fn run(mut self) -> bool {
-        let mut listening = true;
+        let (mut listening, mut busy) = (true, false);
         while listening || !self.processes.is_empty() {
-            let mut events = Vec::with_capacity(32);
-            let limit = self.looks.first().map(|(due, _)| until(*due));
-            match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), limit.as_ref()) {
-                Ok(_) | Err(Errno::INTR) => self.look(),
-                Err(_) => break,
-            }
+            let Ok((socket, rings)) = self.wait(listening, busy) else { break };
             // Whoever asks, or has ended, was made before.
             self.take_records();
-            for event in events {
-                let flags = event.flags;
-                match event.data.u64() {
-                    LISTENER if flags.contains(EventFlags::IN) => self.answer(),
-                    LISTENER => {
-                        let _ = epoll::delete(&self.epoll, &self.socket);
-                        listening = false;
-                    }
-                    RECORDS => {}
-                    pid => {
-                        if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
-                            self.ended(pid);
-                        }
-                    }
-                }
+            if self.look_at_ends().is_err() {
+                break;
             }
-            if !listening {
+            if rings {
+                self.alarm.quiet();
+                self.look();
+                busy = false;
+            }
+            if socket.contains(PollFlags::IN) {
+                self.answer();
+                busy = self.told_late;
+            } else if !socket.is_empty() {
+                listening = false;
                 self.take_records();
+            }
+            if busy || !self.looks.is_empty() {
+                self.alarm.set(SOON);
+            } else if self.records.is_some() {
+                self.alarm.set(LATER);
             }
         }
         for (_, who) in std::mem::take(&mut self.gone) {
             self.tell_process(who, UNKNOWN_END);
         }
         self.executed
+    }
+
+    /// Waits until something happens: what that is at the socket, and whether the alarm rings. Who has asked will soon do so
+    /// again, so nothing else is waited for then but the end of the root: to wake somebody takes the time of who ends, or
+    /// forks.
+    fn wait(&self, listening: bool, busy: bool) -> rustix::io::Result<(PollFlags, bool)> {
+        let root = pid_of(self.root.host_pid).and_then(|root| self.processes.get(&root)).filter(|_| busy);
+        let others = root.map_or(&self.epoll, |root| &root.held.pidfd);
+        let mut watched = vec![PollFd::new(others, PollFlags::IN), PollFd::new(&self.alarm, PollFlags::IN)];
+        if listening {
+            watched.push(PollFd::new(&self.socket, PollFlags::IN));
+        }
+        rustix::io::retry_on_intr(|| poll(&mut watched, None))?;
+        let state = |watched: &PollFd<'_>| watched.revents();
+        Ok((watched.get(2).map_or(PollFlags::empty(), state), !state(&watched[1]).is_empty()))
+    }
+
+    /// Takes what has ended since the last time.
+    fn look_at_ends(&mut self) -> rustix::io::Result<()> {
+        if let Some(last) = self.last.take() {
+            self.told_late = last.is_told();
+        }
+        let mut events = Vec::with_capacity(32);
+        epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), Some(&Timespec::default()))?;
+        for event in events {
+            if let Some(pid) = i32::try_from(event.data.u64()).ok().and_then(Pid::from_raw) {
+                self.ended(pid);
+            }
+        }
+        Ok(())
     }
 
     /// Takes what was recorded since the last time.
@@ -210,8 +248,11 @@ impl<'a> Listener<'a> {
                 None
             }
             Some(Kind::Exit(code)) => {
-                known.leaving = Some(code);
-                self.meet_children(process);
+                known.leaving = Some((code, now_ns()));
+                // Else they are known.
+                if self.records.is_none() {
+                    self.meet_children(process);
+                }
                 None
             }
             Some(Kind::File(act, path, to, flags)) => reader.file(act, path, to, flags).map(What::File),
@@ -255,7 +296,7 @@ impl<'a> Listener<'a> {
         if self.processes.contains_key(&pid) {
             return true;
         }
-        match self.hold(pid, seen.who) {
+        match self.hold(pid, seen) {
             Ok(()) => {}
             Err(Errno::SRCH) => return false,
             Err(_) => {
@@ -297,84 +338,35 @@ impl<'a> Listener<'a> {
         }
     }
 
-    fn hold(&mut self, pid: Pid, who: Subject) -> rustix::io::Result<()> {
-        let held = Held::hold(pid, who)?;
-        epoll::add(&self.epoll, &held.pidfd, EventData::new_u64(who.key.host_pid.into()), EventFlags::IN)?;
+    fn hold(&mut self, pid: Pid, seen: Seen) -> rustix::io::Result<()> {
+        let held = Held::hold(pid, seen)?;
+        let about = EventData::new_u64(seen.who.key.host_pid.into());
+        epoll::add(&self.epoll, &held.pidfd, about, EventFlags::IN)?;
         self.processes.insert(pid, Process { held, tried: None, leaving: None });
         Ok(())
-    }
-
-    /// Notes that a process tries to execute something, and to look whether it has.
-    fn tries(&mut self, pid: Pid, path: Vec<u8>) {
-        let Some(process) = self.processes.get_mut(&pid) else { return };
-        process.held.image = self.proc.image(pid);
-        process.tried = Some((path, 0));
-        self.look_later(pid, 0);
-    }
-
-    fn look_later(&mut self, pid: Pid, looks: u32) {
-        self.looks.insert((Instant::now() + FIRST_LOOK * (1 << looks), pid.as_raw_nonzero().get()));
-    }
-
-    /// Looks at everybody who tried to execute something a while ago.
-    fn look(&mut self) {
-        let now = Instant::now();
-        while self.looks.first().is_some_and(|(due, _)| *due <= now) {
-            let Some(pid) = self.looks.pop_first().and_then(|(_, pid)| Pid::from_raw(pid)) else { continue };
-            self.settle(pid);
-            if let Some((_, looks)) = self.processes.get_mut(&pid).and_then(|process| process.tried.as_mut())
-            {
-                *looks += 1;
-                let looks = *looks;
-                if looks < LOOKS {
-                    self.look_later(pid, looks);
-                }
-            }
-        }
-    }
-
-    /// Tells what a living process executes, if it has executed what it tried to.
-    fn settle(&mut self, pid: Pid) {
-        let Some(process) = self.processes.get_mut(&pid).filter(|process| process.tried.is_some()) else {
-            return;
-        };
-        if process.held.has_executed(self.proc, pid) {
-            process.tried = None;
-            let who = process.held.who;
-            self.tell_executed(who, self.proc.executed(pid));
-        }
-    }
-
-    /// The same of one that has ended without another call. To be killed comes so soon rather to a program that runs than
-    /// to one that could not be executed.
-    fn settle_at_end(&mut self, pid: Pid, process: &mut Process, killed: bool) {
-        let Some((path, _)) = process.tried.take() else { return };
-        let forked_only = |image: Image| image.map(|[forked_only, ..]| forked_only != 0);
-        let has = match (forked_only(process.held.image), forked_only(self.proc.image(pid))) {
-            (Some(true), Some(still)) => !still,
-            _ => killed,
-        };
-        if has {
-            self.tell_executed(process.held.who, Executed { path, truncated: true, ..Executed::default() });
-        }
-    }
-
-    fn tell_executed(&mut self, who: Subject, executed: Executed) {
-        self.executed = true;
-        self.tell_process(who, What::Executed(executed));
     }
 
     /// A process is a zombie, or has been one.
     fn ended(&mut self, pid: Pid) {
         let Some(mut process) = self.processes.remove(&pid) else { return };
         self.threads.retain(|_, process| *process != pid);
+        if !self.wanted.process {
+            return;
+        }
         let who = process.held.who;
-        let end = process.held.end(self.proc, pid, process.leaving);
+        let end = process.held.end(self.proc, pid, process.leaving.map(|(code, _)| code));
         let killed = matches!(end, What::Exited { signal: Some(_), .. });
         self.settle_at_end(pid, &mut process, killed);
-        if self.wanted.process {
-            let saw = self.sighting(who, end);
-            if who.key == self.root { self.sink.tell_now(saw) } else { self.sink.tell(saw) }
+        // It is noticed later.
+        let at_ns = process.leaving.filter(|_| !killed).map_or_else(now_ns, |(_, at_ns)| at_ns);
+        let saw = self.sighting_at(who, at_ns, end);
+        if who.key == self.root {
+            self.sink.tell_now(saw);
+        } else {
+            self.sink.tell(saw);
+        }
+        if !self.told_late {
+            self.last = Some(process.held);
         }
     }
 
@@ -396,9 +388,4 @@ impl<'a> Listener<'a> {
     fn sighting_at(&self, who: Subject, at_ns: u64, what: What) -> Sighting {
         Sighting::Saw { tree: Some(self.tree), who, at_ns, what }
     }
-}
-
-fn until(due: Instant) -> Timespec {
-    let left = due.saturating_duration_since(Instant::now());
-    Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() }
 }

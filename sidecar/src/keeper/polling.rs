@@ -37,9 +37,7 @@ impl<'a> Poller<'a> {
         root: (Pid, Seen),
     ) -> rustix::io::Result<Self> {
         let (pid, seen) = root;
-        let mut held = Held::hold(pid, seen.who)?;
-        held.image = proc.image(pid);
-        let processes = HashMap::from([(pid, held)]);
+        let processes = HashMap::from([(pid, Held::hold(pid, seen)?)]);
         Ok(Self { sink, proc, tree, root: seen.who.key, processes, executed: false })
     }
 
@@ -95,7 +93,7 @@ impl<'a> Poller<'a> {
             return false;
         }
         let Some(seen) = self.proc.see(pid).filter(|seen| !seen.is_zombie) else { return false };
-        let Ok(mut held) = Held::hold(pid, seen.who) else { return false };
+        let Ok(mut held) = Held::hold(pid, seen) else { return false };
         // What its parent executes it has not executed itself.
         let parents = self.processes.values().find(|held| held.who.key == parent);
         held.image = parents.and_then(|parent| parent.image).map(|[_, rest @ ..]| {

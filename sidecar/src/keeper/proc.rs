@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::Read as _;
 use std::os::fd::OwnedFd;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{CWD, Mode, OFlags, openat, readlinkat};
@@ -10,7 +11,8 @@ use rustix::io::Errno;
 use rustix::process::Pid;
 
 use super::sighting::{Executed, Key, MAX_TEXT_BYTES, Subject};
-use crate::init::{numbers as numbers_in, start_ticks};
+use crate::init::{now_ns, numbers as numbers_in, ticks_at};
+use crate::sys::namespace::process_in;
 
 /// `PF_FORKNOEXEC`: a process that has executed nothing since it was forked.
 pub(super) const FORKED_ONLY: u64 = 0x40;
@@ -22,6 +24,8 @@ const MAX_CHILDREN_BYTES: usize = 16 << 10;
 #[derive(Debug)]
 pub(crate) struct Proc {
     folder: OwnedFd,
+    /// This process's own, and its VM's.
+    namespaces: OnceLock<[OwnedFd; 2]>,
     /// Something could not be looked up for want of descriptors or memory.
     ran_short: AtomicBool,
 }
@@ -37,12 +41,32 @@ pub(super) struct Seen {
     pub(super) is_zombie: bool,
     /// As the host counts.
     pub(super) parent: u32,
+    pub(super) image: Image,
 }
+
+/// What execution changes of a process: it has not executed anything since it was forked, and where the stack, the
+/// arguments and the environment of its program lie. Zeros, but for the first, once it has ended.
+pub(super) type Image = [u64; 4];
 
 impl Proc {
     pub(crate) fn open() -> rustix::io::Result<Self> {
         let folder = openat(CWD, "/proc", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-        Ok(Self { folder, ran_short: AtomicBool::new(false) })
+        Ok(Self { folder, namespaces: OnceLock::new(), ran_short: AtomicBool::new(false) })
+    }
+
+    /// Learns from a process of the VM, before it becomes a guest, which pid namespace that is, if the kernel can say what it
+    /// calls others.
+    pub(super) fn find_namespace(&self, pid: Pid) {
+        if self.namespaces.get().is_none() {
+            let open = |process: &str| {
+                let path = format!("{process}/ns/pid");
+                openat(&self.folder, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()
+            };
+            let found = open("self").zip(open(&pid.as_raw_nonzero().to_string()));
+            if let Some((own, inside)) = found.filter(|(own, _)| process_in(own, pid).is_ok()) {
+                let _ = self.namespaces.set([own, inside]);
+            }
+        }
     }
 
     /// Whether somebody who is there could not be seen since this was asked last.
@@ -52,17 +76,39 @@ impl Proc {
 
     /// Looks at a process, a zombie too, or a thread.
     pub(super) fn see(&self, pid: Pid) -> Option<Seen> {
-        let pid = pid.as_raw_nonzero();
+        let (process, pid_inside) = self.process_of(pid)?;
+        let stat = self.stat(pid_of(process)?)?;
+        let key = Key { host_pid: process, start_ticks: stat.number(22)? };
+        Some(Seen {
+            who: Subject { key, pid: Some(pid_inside) },
+            is_thread: pid_of(process)? != pid,
+            is_zombie: stat.text(3)? == "Z",
+            parent: stat.number(4)?.try_into().ok()?,
+            image: stat.image()?,
+        })
+    }
+
+    /// Who a process is that began after a moment, of the monotonic clock. It is not looked for in
+    /// `/proc`, which the process would pay for at its end, too, unless it may have begun in another tick than it is now.
+    pub(super) fn see_new(&self, pid: Pid, after_ns: u64) -> Option<(Subject, bool)> {
+        let start_ticks = ticks_at(after_ns);
+        match self.process_of(pid)? {
+            (process, pid_inside) if pid_of(process)? == pid && start_ticks == ticks_at(now_ns()) => {
+                let key = Key { host_pid: process, start_ticks };
+                Some((Subject { key, pid: Some(pid_inside) }, false))
+            }
+            _ => self.see(pid).map(|seen| (seen.who, seen.is_thread)),
+        }
+    }
+
+    /// The process of a thread, as this process's namespace and as the VM's counts.
+    fn process_of(&self, pid: Pid) -> Option<(u32, u32)> {
+        if let Some([own, inside]) = self.namespaces.get() {
+            return process_in(own, pid).ok().zip(process_in(inside, pid).ok());
+        }
         let mut buffer = [0; 4096];
-        let status = self.read(&format!("{pid}/status"), &mut buffer)?;
-        let number = |name| Some(numbers(status, name)?.0);
-        let (process, parent) = (number("Tgid:")?, number("PPid:")?);
-        let pid_inside = numbers(status, "NSpid:")?.1;
-        let is_zombie = status.windows(8).any(|window| window == b"State:\tZ");
-        let is_thread = process != pid.get().unsigned_abs();
-        let stat = self.read(&format!("{process}/stat"), &mut buffer)?;
-        let key = Key { host_pid: process, start_ticks: start_ticks(stat)? };
-        Some(Seen { who: Subject { key, pid: Some(pid_inside) }, is_thread, is_zombie, parent })
+        let status = self.read(&format!("{}/status", pid.as_raw_nonzero()), &mut buffer)?;
+        Some((numbers(status, "Tgid:")?.0, numbers(status, "NSpid:")?.1))
     }
 
     /// The program a process executes.
@@ -87,17 +133,13 @@ impl Proc {
         readlinkat(&self.folder, path, Vec::with_capacity(256)).ok().map(std::ffi::CString::into_bytes)
     }
 
-    /// What execution changes of a process: it has not executed anything since it was forked, and where the stack, the
-    /// arguments and the environment of its program lie. Zeros, but for the first, once it has ended.
-    pub(super) fn image(&self, pid: Pid) -> Option<[u64; 4]> {
-        let field = self.stat_fields(pid)?;
-        Some([field(9)? & FORKED_ONLY, field(28)?, field(48)?, field(51)?])
+    pub(super) fn image(&self, pid: Pid) -> Option<Image> {
+        self.stat(pid)?.image()
     }
 
     /// How a process has ended that was not reaped yet: its wait status.
     pub(super) fn zombie(&self, pid: Pid) -> Option<i32> {
-        let field = self.stat_fields(pid)?;
-        i32::try_from(field(52)?).ok()
+        i32::try_from(self.stat(pid)?.number(52)?).ok()
     }
 
     /// All threads of a process, the main one first.
@@ -128,13 +170,11 @@ impl Proc {
         children
     }
 
-    /// Fields of `proc_pid_stat(5)` by their number there, from the third on.
-    fn stat_fields(&self, pid: Pid) -> Option<impl Fn(usize) -> Option<u64>> {
+    fn stat(&self, pid: Pid) -> Option<Stat> {
         let mut buffer = [0; 1024];
         let line = self.read(&format!("{}/stat", pid.as_raw_nonzero()), &mut buffer)?;
         let end = line.iter().rposition(|byte| *byte == b')')?;
-        let fields = str::from_utf8(line.get(end + 2..)?).ok()?.to_owned();
-        Some(move |number: usize| fields.split_ascii_whitespace().nth(number - 3)?.parse().ok())
+        Some(Stat(str::from_utf8(line.get(end + 2..)?).ok()?.to_owned()))
     }
 
     /// As much as fits of a file.
@@ -154,6 +194,23 @@ impl Proc {
             }
         }
         Some(&buffer[..filled])
+    }
+}
+
+/// Fields of `proc_pid_stat(5)` by their number there, from the third on.
+struct Stat(String);
+
+impl Stat {
+    fn text(&self, field: usize) -> Option<&str> {
+        self.0.split_ascii_whitespace().nth(field - 3)
+    }
+
+    fn number(&self, field: usize) -> Option<u64> {
+        self.text(field)?.parse().ok()
+    }
+
+    fn image(&self) -> Option<Image> {
+        Some([self.number(9)? & FORKED_ONLY, self.number(28)?, self.number(48)?, self.number(51)?])
     }
 }
 

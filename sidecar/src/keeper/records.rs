@@ -57,7 +57,7 @@ impl Records {
         Ok(Self { rings: rings.collect::<Result<_, _>>()?, buffer: Vec::new() })
     }
 
-    /// Readable when there is something new, once.
+    /// Readable when it is time to take them, once.
     pub(super) fn watched(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.rings.iter().map(|ring| ring.as_fd())
     }

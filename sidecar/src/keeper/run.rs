@@ -24,6 +24,7 @@ use crate::isolation::niceness::Niceness;
 use crate::isolation::rlimits::raise_open_files;
 use crate::packet::{self, Packet};
 use crate::sys::notification::Inbox;
+use crate::sys::schedule::compute_shortly;
 use crate::sys::{exec, signals};
 use crate::zygote::leave_the_sidecars_session;
 
@@ -32,6 +33,9 @@ const RIGHTS: CapabilitySet = CapabilitySet::SYS_PTRACE.union(CapabilitySet::DAC
 
 /// Looks at the processes of a tree until none is left: whether anything was executed.
 type Look<'a> = Box<dyn FnOnce() -> bool + 'a>;
+
+/// How long a thread that watches a tree computes at a time: the least that there is.
+const SLICE_NS: u64 = 100_000;
 
 /// Bytes of the stack of a thread that watches a tree.
 const STACK_BYTES: usize = 256 << 10;
@@ -129,6 +133,8 @@ impl Keeper {
     /// Watches one tree. A child that was killed before it executed anything is followed by
     /// another one.
     fn watch(&self, tree: ProcessId, socket: &OwnedFd) {
+        // Who is woken in turn with a tracee stays on its processor then.
+        let _ = compute_shortly(SLICE_NS);
         while let Some(waiting) = Waiting::await_it(socket) {
             if self.watch_from(tree, waiting) {
                 break;
@@ -139,6 +145,7 @@ impl Keeper {
 
     /// Takes a child under watch, lets it go on, and returns when nothing of its tree is left: whether there was one.
     fn watch_from(&self, tree: ProcessId, waiting: Waiting<'_>) -> bool {
+        self.proc.find_namespace(waiting.pid);
         // The pid may be somebody else's only if the child was killed meanwhile.
         let seen = self.proc.see(waiting.pid).filter(|seen| seen.who.pid == Some(waiting.pid_inside));
         let Some(seen) = seen else { return false };
@@ -183,7 +190,7 @@ impl Keeper {
         }
         let look: Option<Look<'_>> = match means.process {
             Some(Backend::Ptrace) => {
-                let tracer = Tracer::new(&self.sink, &self.proc, tree, root, !trapped);
+                let tracer = Tracer::new(&self.sink, &self.proc, tree, root);
                 Some(Box::new(|| tracer.run()))
             }
             Some(Backend::Polling) => {

@@ -15,8 +15,8 @@ use super::messages::{MAX_BATCH_BYTES, Told};
 use super::sighting::{Loss, Sighting, What};
 use crate::packet;
 
-/// How long the first of a row waits for others.
-const ROW: Duration = Duration::from_millis(5);
+/// How long the first of a row waits for others, at most.
+const ROW: Duration = Duration::from_millis(10);
 
 /// Sightings that wait for the sidecar; more are counted, and told as lost.
 pub(super) const MAX_WAITING: usize = 64 << 10;
@@ -28,7 +28,7 @@ const MAX_WAITING_BYTES: usize = 16 << 20;
 #[derive(Debug)]
 pub(super) struct Sink {
     waiting: Mutex<Waiting>,
-    /// Rings for the first of a row, and when it must not wait.
+    /// Rings for the first after a while, and when a row must not wait.
     changed: Condvar,
     socket: Arc<OwnedFd>,
 }
@@ -40,6 +40,8 @@ struct Waiting {
     /// Of what a process did.
     lost: u64,
     urgent: bool,
+    /// Who sends sleeps until the first of a row comes.
+    idle: bool,
 }
 
 impl Sink {
@@ -82,11 +84,10 @@ impl Sink {
             let count = std::mem::take(&mut waiting.lost);
             waiting.sightings.push(Sighting::Lost { tree: None, loss: Loss::Overflow, count });
         }
-        let is_first = waiting.sightings.is_empty();
         waiting.sightings.push(sighting);
         waiting.bytes += bytes;
         waiting.urgent |= urgent;
-        if is_first || urgent || waiting.bytes >= MAX_BATCH_BYTES {
+        if waiting.idle || urgent || waiting.bytes >= MAX_BATCH_BYTES {
             self.changed.notify_one();
         }
     }
@@ -116,16 +117,22 @@ impl Sink {
         }
     }
 
-    /// Waits for a row.
+    /// Waits for a row. Behind one the next is waited for by time alone, which costs whoever sees something nothing.
     fn take(&self) -> Vec<Sighting> {
-        let waiting = self.lock();
-        let waiting = self.changed.wait_while(waiting, |waiting| waiting.sightings.is_empty());
-        let waiting = waiting.unwrap_or_else(PoisonError::into_inner);
         let is_short = |waiting: &mut Waiting| !waiting.urgent && waiting.bytes < MAX_BATCH_BYTES;
-        let (mut waiting, _) =
-            self.changed.wait_timeout_while(waiting, ROW, is_short).unwrap_or_else(PoisonError::into_inner);
-        (waiting.bytes, waiting.urgent) = (0, false);
-        std::mem::take(&mut waiting.sightings)
+        let mut waiting = self.lock();
+        loop {
+            let row = self.changed.wait_timeout_while(waiting, ROW, is_short);
+            (waiting, _) = row.unwrap_or_else(PoisonError::into_inner);
+            if !waiting.sightings.is_empty() {
+                (waiting.bytes, waiting.urgent) = (0, false);
+                return std::mem::take(&mut waiting.sightings);
+            }
+            waiting.idle = true;
+            let first = self.changed.wait_while(waiting, |waiting| waiting.sightings.is_empty());
+            waiting = first.unwrap_or_else(PoisonError::into_inner);
+            waiting.idle = false;
+        }
     }
 }
 

@@ -76,7 +76,7 @@ impl Ring {
             config: DUMMY,
             sampling: [0; 3],
             flags: INHERIT | EXCLUDE_KERNEL | EXCLUDE_HYPERVISOR | TASK | WATERMARK | USE_CLOCK_ID,
-            wakeup: 1,
+            wakeup: u32::try_from(Self::BYTES / 2).expect("it is small"),
             breakpoint: 0,
             details: [0; 4],
             stack: 0,
@@ -123,7 +123,7 @@ impl Ring {
     }
 }
 
-/// Readable when something has come.
+/// Readable when it is half full: to be told of each record would take the time of who makes and ends processes.
 impl AsFd for Ring {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.event.as_fd()

@@ -1,6 +1,8 @@
-//! `PIDFD_GET_INFO` (`pidfd.h`): how a process has ended that was somebody else's child.
+//! What a pidfd tells of a process that is, or was, somebody else's child.
 
 use std::os::fd::{AsFd, AsRawFd as _};
+
+use rustix::io::Errno;
 
 use super::check;
 
@@ -25,4 +27,13 @@ pub(crate) fn exit_status(pidfd: impl AsFd) -> Option<i32> {
     // SAFETY: the structure has the size that the request names.
     let result = unsafe { libc::ioctl(pidfd.as_fd().as_raw_fd(), GET_INFO, &raw mut info) };
     check(result.into()).ok().filter(|_| info.mask & EXIT != 0).map(|_| info.exit_code)
+}
+
+/// Whether a process has still its pid: it was not reaped.
+pub(crate) fn has_pid(pidfd: impl AsFd) -> bool {
+    // SAFETY: no signal is sent, and there is nothing to say of one.
+    let sent = unsafe {
+        libc::syscall(libc::SYS_pidfd_send_signal, pidfd.as_fd().as_raw_fd(), 0, std::ptr::null::<u8>(), 0)
+    };
+    check(sent) != Err(Errno::SRCH)
 }

@@ -4,7 +4,6 @@
 
 use std::mem::MaybeUninit;
 
-use rustix::io::Errno;
 use rustix::process::Pid;
 
 use super::check;
@@ -22,7 +21,10 @@ pub(crate) struct Change {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ChangeKind {
     /// It made another process or thread ([`message`] says which) and waits.
-    Forked,
+    Forked {
+        /// Until that one has executed something or ended it has nothing else to do (`vfork(2)`).
+        awaits: bool,
+    },
     /// It executes another program, by this or another of its threads ([`message`] says which), and waits.
     Executed,
     /// It begins, or goes on after a stop, and waits.
@@ -80,11 +82,12 @@ fn request(request: libc::c_uint, pid: Pid, data: libc::c_long) -> rustix::io::R
     check(unsafe { libc::ptrace(request, pid.as_raw_nonzero().get(), 0usize, data) }).map(drop)
 }
 
-/// Waits for a change of any tracee, which stays to be taken: whose, and whether that is a stop. ECHILD if there is no
-/// tracee.
-pub(crate) fn await_change() -> rustix::io::Result<(Pid, bool)> {
-    let change = rustix::io::retry_on_intr(|| wait(libc::P_ALL, 0, libc::WNOWAIT))?;
-    change.map(|(pid, code, _)| (pid, code == libc::CLD_TRAPPED)).ok_or(Errno::CHILD)
+/// A change of any tracee, which stays to be taken: whose, and whether that is a stop. Waits for one, unless `now`; then
+/// there may be none. ECHILD if there is no tracee.
+pub(crate) fn next_change(now: bool) -> rustix::io::Result<Option<(Pid, bool)>> {
+    let flags = libc::WNOWAIT | if now { libc::WNOHANG } else { 0 };
+    let change = rustix::io::retry_on_intr(|| wait(libc::P_ALL, 0, flags))?;
+    Ok(change.map(|(pid, code, _)| (pid, code == libc::CLD_TRAPPED)))
 }
 
 /// Takes the change of a tracee; `None` if there is none any more.
@@ -103,7 +106,8 @@ pub(crate) fn take_change(pid: Pid) -> rustix::io::Result<Option<Change>> {
 fn stop(status: i32) -> ChangeKind {
     let signal = status & 0x7f;
     match status >> 8 {
-        libc::PTRACE_EVENT_FORK | libc::PTRACE_EVENT_VFORK | libc::PTRACE_EVENT_CLONE => ChangeKind::Forked,
+        libc::PTRACE_EVENT_VFORK => ChangeKind::Forked { awaits: true },
+        libc::PTRACE_EVENT_FORK | libc::PTRACE_EVENT_CLONE => ChangeKind::Forked { awaits: false },
         libc::PTRACE_EVENT_EXEC => ChangeKind::Executed,
         libc::PTRACE_EVENT_STOP if signal == libc::SIGTRAP => ChangeKind::Begun,
         libc::PTRACE_EVENT_STOP => ChangeKind::Stopped { signal },

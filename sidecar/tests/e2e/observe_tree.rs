@@ -239,7 +239,9 @@ async fn who_never_reads_loses_the_oldest_and_is_told_how_many() {
     }
     let Kind::Loss { reason, count } = &found[0].kind else { panic!("{:?}", found[0]) };
     let kept = found.len() as u64 - 1;
-    assert_eq!((reason.as_str(), kept), (Kind::OVERFLOW, 65_536));
+    assert_eq!(reason, Kind::OVERFLOW);
+    // `complete` may come only when there is room again.
+    assert!((65_536..=65_537).contains(&kept), "{kept}");
     assert!(count + kept >= 100_000, "{count}");
     assert!(found[1..].iter().all(|event| event.kind.as_str() != "loss"));
 }

@@ -47,7 +47,7 @@ impl<'a> Tracer<'a> {
         running: &Running,
         kill: bool,
     ) -> Result<Self, Loss> {
-        let mut tracer = Self::of(sink, proc, tree, true);
+        let mut tracer = Self::of(sink, proc, tree);
         let Some(below) = pid_of(running.below) else { return Ok(tracer) };
         let mut search = Search {
             running,
@@ -110,7 +110,7 @@ impl<'a> Tracer<'a> {
                         if thread == pid {
                             self.begins(pid, seen);
                         } else {
-                            self.add(thread, seen);
+                            self.add(thread, seen.who);
                         }
                         new = true;
                     }
@@ -133,7 +133,7 @@ impl<'a> Tracer<'a> {
     }
 
     fn begins(&mut self, pid: Pid, seen: Seen) {
-        self.add(pid, seen);
+        self.add(pid, seen.who);
         if Some(seen.who.key) != self.root {
             let parent = pid_of(seen.parent).and_then(|parent| self.processes.get(&parent));
             let parent = parent.map(|parent| parent.who.key);

@@ -1,6 +1,6 @@
 //! Who is who on the host: gives every process its key, and tells the end of a process from that of a thread.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -26,6 +26,8 @@ const LAST_WORD: Duration = Duration::from_millis(10);
 pub(super) struct Census {
     proc: Proc,
     known: HashMap<u32, Known>,
+    /// Those of processes that have several, all of which were told of.
+    threads: HashMap<u32, BTreeSet<u32>>,
     lingering: Vec<Lingering>,
 }
 
@@ -35,9 +37,11 @@ struct Known {
     parent: Option<ProcessKey>,
     /// It has, or had, more threads than one.
     threaded: bool,
+    /// All its threads were told of.
+    exact: bool,
 }
 
-/// A process with threads whose main one has ended, while others may go on.
+/// A process whose main thread has ended, while others may go on of which not all were told.
 #[derive(Debug)]
 struct Lingering {
     pid: u32,
@@ -53,7 +57,12 @@ struct Lingering {
 impl Census {
     /// Finds out who is there. What happens meanwhile must be told afterwards.
     pub(super) fn begin() -> rustix::io::Result<Self> {
-        let mut census = Self { proc: Proc::open()?, known: HashMap::new(), lingering: Vec::new() };
+        let mut census = Self {
+            proc: Proc::open()?,
+            known: HashMap::new(),
+            threads: HashMap::new(),
+            lingering: Vec::new(),
+        };
         census.look_anew();
         Ok(census)
     }
@@ -64,7 +73,7 @@ impl Census {
         let known = |pid: &u32, stat: &Stat| {
             let key = |pid: u32, stat: &Stat| ProcessKey { pid, start_ticks: stat.start_ticks };
             let parent = stats.get(&stat.ppid).map(|parent| key(stat.ppid, parent));
-            (*pid, Known { key: key(*pid, stat), parent, threaded: stat.threads > 1 })
+            (*pid, Known { key: key(*pid, stat), parent, threaded: stat.threads > 1, exact: false })
         };
         let mut now: HashMap<u32, Known> = stats.iter().map(|(pid, stat)| known(pid, stat)).collect();
         let mut new = Vec::new();
@@ -82,6 +91,7 @@ impl Census {
             }
         });
         self.known = now;
+        self.threads.clear();
         self.lingering.retain(|lingering| self.known.contains_key(&lingering.pid));
         adopted(new)
     }
@@ -95,11 +105,17 @@ impl Census {
     pub(super) fn take(&mut self, message: Message) -> Vec<ObserverEvent> {
         match message {
             Message::Forked { pid, parent, at_ns } => self.forked(pid, parent, at_ns),
-            Message::Threaded { pid } => {
+            Message::Threaded { pid, thread } => {
                 if let Some(known) = self.known.get_mut(&pid) {
                     known.threaded = true;
+                    if known.exact {
+                        self.threads.entry(pid).or_insert_with(|| BTreeSet::from([pid])).insert(thread);
+                    }
                 }
                 Vec::new()
+            }
+            Message::Ended { pid, thread, status, at_ns } if self.threads.contains_key(&pid) => {
+                self.thread_ended(pid, thread, status, at_ns)
             }
             Message::Executed { pid, at_ns } => self.executed(pid, at_ns),
             Message::Ended { pid, thread, status, at_ns } if pid == thread => {
@@ -152,27 +168,40 @@ impl Census {
         let before = self.lingering.extract_if(.., |lingering| lingering.pid == pid).next();
         let before = before.and_then(|before| self.ended_last(before));
         let parent = self.known.get(&parent).map(|parent| parent.key);
-        let known = Known { key: ProcessKey { pid, start_ticks }, parent, threaded: false };
+        let known = Known { key: ProcessKey { pid, start_ticks }, parent, threaded: false, exact: true };
+        self.threads.remove(&pid);
         self.known.insert(pid, known);
         let of = Key { host_pid: pid, start_ticks };
         before.into_iter().chain([known.event(What::Forked { parent: of }, at_ns)]).collect()
     }
 
     fn executed(&mut self, pid: u32, at_ns: u64) -> Vec<ObserverEvent> {
-        // Another thread than the main one did, and is that now.
+        // Another thread than the main one may have, and is that now.
+        self.threads.remove(&pid);
         self.lingering.retain(|lingering| lingering.pid != pid);
         let Some((known, of)) = self.known.get_mut(&pid).zip(pid_of(pid)) else { return Vec::new() };
-        known.threaded = false;
+        (known.threaded, known.exact) = (false, true);
         let mut executed = self.proc.executed(of);
         executed.truncated |= executed.path.is_empty() || executed.argv.is_empty();
         vec![known.event(What::Executed(executed), at_ns)]
     }
 
-    fn main_thread_ended(&mut self, pid: u32, status: u32, at_ns: u64) -> Vec<ObserverEvent> {
-        if !self.known.get(&pid).is_some_and(|known| known.threaded) {
-            return self.ended(pid, status, at_ns).into_iter().collect();
+    fn thread_ended(&mut self, pid: u32, thread: u32, status: u32, at_ns: u64) -> Vec<ObserverEvent> {
+        let Some(threads) = self.threads.get_mut(&pid) else { return Vec::new() };
+        threads.remove(&thread);
+        if !threads.is_empty() {
+            return Vec::new();
         }
+        self.ended(pid, status, at_ns).into_iter().collect()
+    }
+
+    fn main_thread_ended(&mut self, pid: u32, status: u32, at_ns: u64) -> Vec<ObserverEvent> {
         let pidfd = pid_of(pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+        if !self.known.get(&pid).is_some_and(|known| known.threaded) {
+            // Of a thread that executed a program in the main one's stead that may be told last.
+            let is_over = pidfd.as_ref().is_none_or(has_ended);
+            return is_over.then(|| self.ended(pid, status, at_ns)).flatten().into_iter().collect();
+        }
         self.lingering.push(Lingering { pid, pidfd, status, at_ns, over: None });
         Vec::new()
     }
@@ -186,6 +215,7 @@ impl Census {
     }
 
     fn ended(&mut self, pid: u32, status: u32, at_ns: u64) -> Option<ObserverEvent> {
+        self.threads.remove(&pid);
         let known = self.known.remove(&pid)?;
         Some(known.event(What::ended_with(status.cast_signed()), at_ns))
     }

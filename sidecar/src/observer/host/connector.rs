@@ -62,8 +62,8 @@ pub(super) enum Message {
     Answer { to: u32, errno: u32 },
     /// A process was made.
     Forked { pid: u32, parent: u32, at_ns: u64 },
-    /// A process has more threads than one.
-    Threaded { pid: u32 },
+    /// A thread was made.
+    Threaded { pid: u32, thread: u32 },
     /// A process executes another program.
     Executed { pid: u32, at_ns: u64 },
     /// A thread has ended, with this wait status.
@@ -183,7 +183,7 @@ fn message_of(bytes: &[u8]) -> Option<Message> {
         NONE => Some(Message::Answer { to: word(connector, 12)?.wrapping_sub(1), errno: body(0)? }),
         // Thread and process of the parent, then of the child.
         FORK if body(2)? == body(3)? => Some(Message::Forked { pid: body(3)?, parent: body(1)?, at_ns }),
-        FORK => Some(Message::Threaded { pid: body(3)? }),
+        FORK => Some(Message::Threaded { pid: body(3)?, thread: body(2)? }),
         EXEC => Some(Message::Executed { pid: body(1)?, at_ns }),
         EXIT => Some(Message::Ended { thread: body(0)?, pid: body(1)?, status: body(2)?, at_ns }),
         _ => None,

@@ -32,7 +32,7 @@ fn what_happens_to_processes_is_understood() {
         [
             Message::Answer { to: 12, errno: 13 },
             Message::Forked { pid: 71, parent: 70, at_ns },
-            Message::Threaded { pid: 71 },
+            Message::Threaded { pid: 71, thread: 72 },
             Message::Executed { pid: 71, at_ns },
             Message::Ended { pid: 71, thread: 72, status: 9, at_ns },
         ]
