@@ -80,10 +80,7 @@ impl Ring {
 
     /// Adds an event; the oldest go where there is no room.
     pub(super) fn push(&mut self, event: ObserverEvent, wakers: &mut Vec<Waker>) {
-        self.reached = match event.kind {
-            Kind::Loss { ref reason, count } if reason == Kind::OVERFLOW => event.seq + count - 1,
-            _ => event.seq,
-        };
+        self.reached = event.seq.saturating_add(event.numbers()).saturating_sub(1);
         self.bytes += event.size_bytes();
         self.events.push_back(Arc::new(event));
         while self.events.len() > self.max_events || self.bytes > MAX_EVENTS_BYTES && self.events.len() > 1 {
@@ -167,7 +164,7 @@ impl Cursor {
         if let Some(first) = events.front().filter(|_| self.at.index < dropped) {
             let first_place = Place { index: dropped, seq: first.seq };
             let place = self.until.filter(|until| until.index < dropped).unwrap_or(first_place);
-            let count = place.seq - self.at.seq;
+            let count = place.seq.saturating_sub(self.at.seq);
             self.at = place;
             let mut loss =
                 ObserverEvent::new(first.category, Kind::Loss { reason: Kind::OVERFLOW.to_owned(), count });

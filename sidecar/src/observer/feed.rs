@@ -46,7 +46,7 @@ struct Queue {
     events: VecDeque<(u64, Arc<ObserverEvent>)>,
     /// How many events there were, lost ones included.
     seq: u64,
-    /// Those before the first that waits which nobody will read: the number of the first, and how many.
+    /// Those before the first that waits which nobody will read: the number of the first, and how many numbers.
     lost: Option<(u64, u64)>,
     /// What is left of a line that did not fit.
     line: VecDeque<u8>,
@@ -202,16 +202,16 @@ impl Queue {
         if self.state != State::Open {
             return;
         }
-        self.seq += 1;
+        let seq = self.seq + 1;
+        self.seq += event.numbers();
         while !self.waiting.add(event.size_bytes()) {
-            // Others may have taken all the room.
-            let oldest = self.pop().map_or(self.seq, |(oldest, _)| oldest);
-            self.lose(oldest);
-            if oldest == self.seq {
-                return;
-            }
+            let Some((oldest, lost)) = self.pop() else {
+                // Others have taken all the room.
+                return self.lose(seq, &event);
+            };
+            self.lose(oldest, &lost);
         }
-        self.events.push_back((self.seq, event));
+        self.events.push_back((seq, event));
     }
 
     fn pop(&mut self) -> Option<(u64, Arc<ObserverEvent>)> {
@@ -220,8 +220,8 @@ impl Queue {
         Some(next)
     }
 
-    fn lose(&mut self, seq: u64) {
-        self.lost.get_or_insert((seq, 0)).1 += 1;
+    fn lose(&mut self, seq: u64, event: &ObserverEvent) {
+        self.lost.get_or_insert((seq, 0)).1 += event.numbers();
     }
 
     /// Writes lines, as far as they fit, and what fits of one more.

@@ -241,7 +241,9 @@ async fn who_never_reads_loses_the_oldest_and_is_told_how_many() {
     let kept = found.len() as u64 - 1;
     assert_eq!(reason, Kind::OVERFLOW);
     // `complete` may come only when there is room again.
-    assert!((65_536..=65_537).contains(&kept), "{kept}");
+    let told =
+        || format!("{kept} behind {:?}; losses {:?}; last {:?}", found[0], losses(&found), found.last());
+    assert!((65_536..=65_537).contains(&kept), "{}", told());
     assert!(count + kept >= 100_000, "{count}");
     assert!(found[1..].iter().all(|event| event.kind.as_str() != "loss"));
 }

@@ -72,6 +72,18 @@ impl ObserverEvent {
         serde_json::from_slice(line).ok()
     }
 
+    /// How many numbers it takes on its stream: the next event has that much more than this one's `seq`. A loss takes one
+    /// for each event that it stands for, and `unsent` ones one for itself.
+    pub fn numbers(&self) -> u64 {
+        match &self.kind {
+            ObserverEventKind::Loss { reason, count } if reason == ObserverEventKind::OVERFLOW => *count,
+            ObserverEventKind::Loss { reason, count } if reason == ObserverEventKind::UNSENT => {
+                count.saturating_add(1)
+            }
+            _ => 1,
+        }
+    }
+
     /// Memory it takes, about.
     pub fn size_bytes(&self) -> usize {
         size_of::<Self>() + self.kind.text_bytes()

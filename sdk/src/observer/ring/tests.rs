@@ -72,6 +72,17 @@ fn who_is_too_slow_finds_one_loss_with_the_count() {
 }
 
 #[test]
+fn what_was_never_sent_counts_where_its_record_is_lost_too() {
+    let mut ring = Ring::new(2);
+    let cursor = ring.subscribe();
+    let unsent = Kind::Loss { reason: Kind::UNSENT.to_owned(), count: 50 };
+    ring.push(numbered(1, unsent), &mut Vec::new());
+    assert_eq!(ring.reached(), 51);
+    fill(&mut ring, [52, 53]);
+    assert_eq!(read_all(&mut ring, cursor), [Err(51), Ok(52), Ok(53)]);
+}
+
+#[test]
 fn what_the_sidecar_lost_counts_where_its_record_is_lost_too() {
     let mut ring = Ring::new(2);
     let cursor = ring.subscribe();

@@ -75,6 +75,22 @@ fn the_oldest_are_lost_and_counted_once_too_many_wait() {
 }
 
 #[test]
+fn what_was_never_sent_counts_where_its_record_is_lost_too() {
+    let (waiting, link) = (Arc::default(), link());
+    let feed = feed(&waiting);
+    let unsent = Kind::Loss { reason: Kind::UNSENT.to_owned(), count: 500 };
+    feed.tell(&link, &Arc::new(event_now(EventCategory::Lifecycle, unsent)));
+    let all = agentvm_wire::observer::MAX_EVENTS;
+    for pid in 1..=all {
+        feed.tell(&link, &started(u32::try_from(pid).expect("it is small")));
+    }
+    let events = read(&feed, 1 << 16);
+    let loss = Kind::Loss { reason: Kind::OVERFLOW.to_owned(), count: 501 };
+    assert_eq!((events[0].seq, &events[0].kind), (1, &loss));
+    assert_eq!((events[1].seq, events.len()), (502, all + 1));
+}
+
+#[test]
 fn who_finds_no_room_at_all_is_told_what_was_lost() {
     let (waiting, link) = (Arc::default(), link());
     let greedy = feed(&waiting);
