@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, FlockOperation, Mode, OFlags, flock, fstat, openat, stat};
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 
 use super::version::Setting;
 use crate::isolation::fault::errno_of;
@@ -20,11 +20,11 @@ pub(super) struct Locked {
 impl Locked {
     /// Makes a group that nobody else may sweep away. Its name must be new.
     pub(super) fn make(path: &Path) -> Result<Self, Errno> {
-        make(path)?;
-        // Swept away between the two calls, before it was locked: the name is used by nobody else, so once more.
         loop {
-            match Self::take(path) {
-                Err(Errno::NOENT) => make(path)?,
+            make(path)?;
+            // Another sidecar that starts may have found it before it was locked: once that has swept it away, again.
+            match Self::lock(path, FlockOperation::LockExclusive) {
+                Err(Errno::NOENT) => {}
                 result => return result,
             }
         }
@@ -32,9 +32,14 @@ impl Locked {
 
     /// Takes a group whose maker is gone; EAGAIN while he lives.
     pub(super) fn take(path: &Path) -> Result<Self, Errno> {
+        Self::lock(path, FlockOperation::NonBlockingLockExclusive)
+    }
+
+    /// ENOENT if it was swept away meanwhile.
+    fn lock(path: &Path, operation: FlockOperation) -> Result<Self, Errno> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let lock = openat(CWD, path, flags, Mode::empty())?;
-        flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
+        retry_on_intr(|| flock(&lock, operation))?;
         if stat(path)?.st_ino == fstat(&lock)?.st_ino {
             Ok(Self { path: path.to_owned(), _lock: lock })
         } else {
@@ -82,4 +87,38 @@ pub(super) fn remove(group: &Path) -> bool {
         }
     }
     matches!(rustix::fs::rmdir(group), Ok(()) | Err(Errno::NOENT))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn a_group_is_made_though_others_sweep_all_the_time() {
+        let parent = std::env::temp_dir().join(format!("agentvm-{}", uuid::Uuid::new_v4().simple()));
+        make(&parent).unwrap();
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    for entry in fs::read_dir(&parent).unwrap().flatten() {
+                        if let Ok(dead) = Locked::take(&entry.path()) {
+                            remove(&dead.path);
+                        }
+                    }
+                }
+            });
+            let made = (0..2000).try_for_each(|n| {
+                let group = Locked::make(&parent.join(n.to_string()))?;
+                assert!(group.path.is_dir());
+                assert!(remove(&group.path));
+                Ok::<_, Errno>(())
+            });
+            done.store(true, Ordering::Relaxed);
+            made.unwrap();
+        });
+        assert!(remove(&parent));
+    }
 }
