@@ -45,8 +45,8 @@ fn writer(vm: &AgentOs, bytes: u64) -> Process {
 }
 
 #[tokio::test]
-async fn d17_a_gigabyte_that_a_sleeping_reader_does_not_take_is_in_nobodys_memory() {
-    const BYTES: u64 = 1 << 30;
+async fn d17_half_a_gigabyte_that_a_sleeping_reader_does_not_take_is_in_nobodys_memory() {
+    const BYTES: u64 = 1 << 29;
     let vm = vm().await;
     out(&vm, "true").await;
     let before = Before::of(&vm);

@@ -82,12 +82,14 @@ pub(crate) fn within_limit<T>(limit: Duration, future: impl Future<Output = T>) 
     }
 }
 
-/// Asks again until the answer is yes: a named state with a limit, never a pause that hopes.
+/// Asks again until the answer is yes: a named state with a limit, never a pause that hopes. Not all the time, which would
+/// take from those it waits for.
 pub(crate) async fn until<F: Future<Output = bool>>(what: &str, limit: Duration, mut ask: impl FnMut() -> F) {
     let begun = Instant::now();
+    let mut again = tokio::time::interval(Duration::from_millis(1));
     while !ask().await {
         assert!(begun.elapsed() < limit, "not within {limit:?}: {what}");
-        tokio::task::yield_now().await;
+        again.tick().await;
     }
 }
 
