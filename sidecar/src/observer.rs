@@ -118,7 +118,8 @@ impl Observers {
     /// Whether nobody observes any more.
     pub(crate) fn is_empty(&mut self) -> bool {
         let nobody = self.observed() == 0;
-        self.trees.retain(|_, tree| !nobody || tree.own.as_ref().is_some_and(|feed| feed.is_open()));
+        let of_trees = !self.whole.is_empty() || !self.newcomers.is_empty();
+        self.trees.retain(|_, tree| of_trees || tree.own.as_ref().is_some_and(|feed| feed.is_open()));
         nobody && self.trees.is_empty()
     }
 

@@ -14,6 +14,10 @@ const CREATIONS: &str = "500";
 const VMS: &str = "1000";
 
 pub(crate) fn run() -> Result<ExitCode> {
+    // Tests start the examples, too.
+    let mut build = cargo()?;
+    build.args(["build", "--release", "--workspace", "--bins"]);
+    child::succeed(&mut build, LIMIT)?;
     let mut soak = cargo()?;
     soak.args(["test", "--release", "-p", "agentvm-sidecar", "--test", "e2e", "--"])
         .args(["soak::", "killed::", "crowd::", "monitor", "--nocapture", "--test-threads=1"])

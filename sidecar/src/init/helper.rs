@@ -74,7 +74,9 @@ impl Server<'_> {
             return self.not_read(token, Errno::AGAIN);
         }
         self.machine_start_ms = clock::machine_start_ms(self.machine_start_ms);
-        self.reaped_io = reaped_io();
+        if matches!(what, Reading::Usage) {
+            self.reaped_io = reaped_io();
+        }
         let request = ReadRequest { token, what, max_bytes, file };
         let now = Instant::now();
         let deadline = now.checked_add(deadline).unwrap_or(now);

@@ -8,7 +8,7 @@ use super::now_ns;
 /// Clock ticks of `/proc` per second (`USER_HZ`): the same everywhere.
 pub(super) const TICKS_PER_SECOND: u64 = 100;
 
-/// What a row needs of it.
+/// What is needed of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Stat {
     /// Name, at most 15 bytes for a process.
@@ -28,6 +28,13 @@ pub(crate) struct Stat {
     pub start_ticks: u64,
     /// Resident pages.
     pub rss_pages: u64,
+    /// Flags of the kernel (`PF_*`).
+    pub flags: u64,
+    /// Where the stack, the arguments and the environment of its program begin; 0 once it has ended, and for who may not
+    /// know.
+    pub memory: [u64; 3],
+    /// How it has ended (`wait(2)`), if it has and whoever asks may know.
+    pub wait_status: i32,
 }
 
 impl Stat {
@@ -52,6 +59,7 @@ const STATE: usize = 0;
 const PPID: usize = 1;
 const PGRP: usize = 2;
 const SESSION: usize = 3;
+const FLAGS: usize = 6;
 const UTIME: usize = 11;
 const STIME: usize = 12;
 const CUTIME: usize = 13;
@@ -59,6 +67,10 @@ const CSTIME: usize = 14;
 const THREADS: usize = 17;
 const START_TIME: usize = 19;
 const RSS: usize = 21;
+const START_STACK: usize = 25;
+const ARG_START: usize = 45;
+const ENV_START: usize = 47;
+const EXIT_CODE: usize = 49;
 
 /// Parses the line; `None` if it is not one.
 pub(crate) fn parse(line: &[u8]) -> Option<Stat> {
@@ -83,6 +95,9 @@ pub(crate) fn parse(line: &[u8]) -> Option<Stat> {
         threads: count(THREADS)?,
         start_ticks: count(START_TIME)?,
         rss_pages: count(RSS)?,
+        flags: count(FLAGS)?,
+        memory: [count(START_STACK)?, count(ARG_START)?, count(ENV_START)?],
+        wait_status: i32::try_from(number(EXIT_CODE)?).ok()?,
     })
 }
 
@@ -108,7 +123,8 @@ mod tests {
     fn line(name: &[u8]) -> Vec<u8> {
         let mut line = b"77 (".to_vec();
         line.extend_from_slice(name);
-        line.extend_from_slice(b") S 1 77 70 0 -1 4194560 95 0 0 0 12 30 4 3 20 0 1 0 4711 5652480 512 18446744073709551615 1 1 0 0 0\n");
+        line.extend_from_slice(b") S 1 77 70 0 -1 4194560 95 0 0 0 12 30 4 3 20 0 1 0 4711 5652480 512 18446744073709551615 1 1 800 0 0 ");
+        line.extend_from_slice(b"0 0 0 0 0 0 0 17 0 0 0 0 0 0 1 1 1 900 901 902 903 256\n");
         line
     }
 
@@ -124,6 +140,9 @@ mod tests {
             threads: 1,
             start_ticks: 4711,
             rss_pages: 512,
+            flags: 4_194_560,
+            memory: [800, 900, 902],
+            wait_status: 256,
         }
     }
 
@@ -137,7 +156,7 @@ mod tests {
     #[test]
     fn what_is_cut_off_is_no_line() {
         let whole = line(b"sh");
-        for end in 0..whole.len() - 50 {
+        for end in 0..whole.len() - 4 {
             assert_eq!(parse(&whole[..end]), None, "{end}");
         }
     }

@@ -360,11 +360,7 @@ impl<'a> Listener<'a> {
         // It is noticed later.
         let at_ns = process.leaving.filter(|_| !killed).map_or_else(now_ns, |(_, at_ns)| at_ns);
         let saw = self.sighting_at(who, at_ns, end);
-        if who.key == self.root {
-            self.sink.tell_now(saw);
-        } else {
-            self.sink.tell(saw);
-        }
+        self.sink.tell_end(saw, who.key == self.root);
         if !self.told_late {
             self.last = Some(process.held);
         }

@@ -108,7 +108,7 @@ impl<'a> Poller<'a> {
     fn ended(&mut self, pid: Pid) {
         let Some(held) = self.processes.remove(&pid) else { return };
         let saw = self.sighting(held.who, held.end(self.proc, pid, None));
-        if held.who.key == self.root { self.sink.tell_now(saw) } else { self.sink.tell(saw) }
+        self.sink.tell_end(saw, held.who.key == self.root);
     }
 
     fn saw(&self, who: Subject, what: What) {

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use rustix::process::Pid;
 
 use super::sighting::{Executed, Key, MAX_TEXT_BYTES, Subject};
-use crate::init::{now_ns, numbers as numbers_in, ticks_at};
+use crate::init::{Stat, now_ns, numbers as numbers_in, parse_stat, ticks_at};
 use crate::sys::namespace::process_in;
 
 /// `PF_FORKNOEXEC`: a process that has executed nothing since it was forked.
@@ -78,13 +78,13 @@ impl Proc {
     pub(super) fn see(&self, pid: Pid) -> Option<Seen> {
         let (process, pid_inside) = self.process_of(pid)?;
         let stat = self.stat(pid_of(process)?)?;
-        let key = Key { host_pid: process, start_ticks: stat.number(22)? };
+        let key = Key { host_pid: process, start_ticks: stat.start_ticks };
         Some(Seen {
             who: Subject { key, pid: Some(pid_inside) },
             is_thread: pid_of(process)? != pid,
-            is_zombie: stat.text(3)? == "Z",
-            parent: stat.number(4)?.try_into().ok()?,
-            image: stat.image()?,
+            is_zombie: stat.state == b'Z',
+            parent: stat.ppid,
+            image: image_of(&stat),
         })
     }
 
@@ -134,12 +134,12 @@ impl Proc {
     }
 
     pub(super) fn image(&self, pid: Pid) -> Option<Image> {
-        self.stat(pid)?.image()
+        self.stat(pid).as_ref().map(image_of)
     }
 
     /// How a process has ended that was not reaped yet: its wait status.
     pub(super) fn zombie(&self, pid: Pid) -> Option<i32> {
-        i32::try_from(self.stat(pid)?.number(52)?).ok()
+        Some(self.stat(pid)?.wait_status)
     }
 
     /// All threads of a process, the main one first.
@@ -170,11 +170,8 @@ impl Proc {
         children
     }
 
-    fn stat(&self, pid: Pid) -> Option<Stat> {
-        let mut buffer = [0; 1024];
-        let line = self.read(&format!("{}/stat", pid.as_raw_nonzero()), &mut buffer)?;
-        let end = line.iter().rposition(|byte| *byte == b')')?;
-        Some(Stat(str::from_utf8(line.get(end + 2..)?).ok()?.to_owned()))
+    pub(crate) fn stat(&self, pid: Pid) -> Option<Stat> {
+        parse_stat(self.read(&format!("{}/stat", pid.as_raw_nonzero()), &mut [0; 1024])?)
     }
 
     /// As much as fits of a file.
@@ -197,21 +194,9 @@ impl Proc {
     }
 }
 
-/// Fields of `proc_pid_stat(5)` by their number there, from the third on.
-struct Stat(String);
-
-impl Stat {
-    fn text(&self, field: usize) -> Option<&str> {
-        self.0.split_ascii_whitespace().nth(field - 3)
-    }
-
-    fn number(&self, field: usize) -> Option<u64> {
-        self.text(field)?.parse().ok()
-    }
-
-    fn image(&self) -> Option<Image> {
-        Some([self.number(9)? & FORKED_ONLY, self.number(28)?, self.number(48)?, self.number(51)?])
-    }
+fn image_of(stat: &Stat) -> Image {
+    let [stack, arguments, environment] = stat.memory;
+    [stat.flags & FORKED_ONLY, stack, arguments, environment]
 }
 
 /// A pid as it comes in messages.

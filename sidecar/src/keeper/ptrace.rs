@@ -294,8 +294,7 @@ impl Tracer<'_> {
             _ => (None, None),
         };
         let saw = self.sighting(who, What::Exited { code, signal });
-        // The root's parent is told next.
-        if Some(who.key) == self.root { self.sink.tell_now(saw) } else { self.sink.tell(saw) }
+        self.sink.tell_end(saw, Some(who.key) == self.root);
     }
 
     fn saw(&self, who: Subject, what: What) {

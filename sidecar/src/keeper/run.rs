@@ -112,7 +112,11 @@ impl Keeper {
     /// Each tree has one: what is seized belongs to it.
     fn in_a_thread(self: &Arc<Self>, tree: ProcessId, see: impl FnOnce(&Self) + Send + 'static) {
         let keeper = self.clone();
-        let thread = std::thread::Builder::new().stack_size(STACK_BYTES).spawn(move || see(&keeper));
+        let thread = std::thread::Builder::new().stack_size(STACK_BYTES).spawn(move || {
+            // Who is woken in turn with a tracee stays on its processor then.
+            let _ = compute_shortly(SLICE_NS);
+            see(&keeper);
+        });
         if thread.is_err() {
             self.give_up(tree, Loss::TooMany, libc::EAGAIN);
         }
@@ -133,8 +137,6 @@ impl Keeper {
     /// Watches one tree. A child that was killed before it executed anything is followed by
     /// another one.
     fn watch(&self, tree: ProcessId, socket: &OwnedFd) {
-        // Who is woken in turn with a tracee stays on its processor then.
-        let _ = compute_shortly(SLICE_NS);
         while let Some(waiting) = Waiting::await_it(socket) {
             if self.watch_from(tree, waiting) {
                 break;

@@ -63,6 +63,11 @@ impl Sink {
         self.add(sighting, true);
     }
 
+    /// Tells the end of somebody; that of a tree's root at once, since that one's parent is told next.
+    pub(super) fn tell_end(&self, saw: Sighting, is_root: bool) {
+        self.add(saw, is_root);
+    }
+
     /// Something was not seen, for want of descriptors or memory.
     pub(super) fn lose(&self, tree: ProcessId) {
         self.tell(Sighting::Lost { tree: Some(tree), loss: Loss::TooMany, count: 1 });

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use agentvm_wire::observer::{ObserverBackend, ObserverEvent, ProcessKey};
@@ -12,7 +11,7 @@ use rustix::time::Timespec;
 
 use super::super::sighted;
 use super::connector::Message;
-use crate::init::{Stat, now_ns, parse_stat, ticks_at};
+use crate::init::{Stat, now_ns, ticks_at};
 use crate::keeper::{Key, Proc, What, pid_of};
 use crate::sys::pidfd::exit_status;
 
@@ -69,7 +68,7 @@ impl Census {
 
     /// Finds out again, after something was lost; tells who is new.
     pub(super) fn look_anew(&mut self) -> Vec<ObserverEvent> {
-        let stats: HashMap<u32, Stat> = pids().filter_map(|pid| Some((pid, stat(pid)?))).collect();
+        let stats: HashMap<u32, Stat> = pids().filter_map(|pid| Some((pid, self.stat(pid)?))).collect();
         let known = |pid: &u32, stat: &Stat| {
             let key = |pid: u32, stat: &Stat| ProcessKey { pid, start_ticks: stat.start_ticks };
             let parent = stats.get(&stat.ppid).map(|parent| key(stat.ppid, parent));
@@ -94,6 +93,10 @@ impl Census {
         self.threads.clear();
         self.lingering.retain(|lingering| self.known.contains_key(&lingering.pid));
         adopted(new)
+    }
+
+    fn stat(&self, pid: u32) -> Option<Stat> {
+        self.proc.stat(pid_of(pid)?)
     }
 
     /// Everybody, as events that tell that they were there before.
@@ -158,7 +161,7 @@ impl Census {
 
     fn forked(&mut self, pid: u32, parent: u32, at_ns: u64) -> Vec<ObserverEvent> {
         // Of one that is over already, the time of the message: a tick later at most.
-        let start_ticks = stat(pid).map_or_else(|| ticks_at(at_ns), |stat| stat.start_ticks);
+        let start_ticks = self.stat(pid).map_or_else(|| ticks_at(at_ns), |stat| stat.start_ticks);
         let found = self.known.get(&pid).map(|known| known.key.start_ticks);
         // It was found when all were looked at.
         if found.is_some_and(|found| found.abs_diff(start_ticks) <= 1) {
@@ -239,10 +242,6 @@ fn adopted(mut those: Vec<Known>) -> Vec<ObserverEvent> {
 fn pids() -> impl Iterator<Item = u32> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten();
     entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
-}
-
-fn stat(pid: u32) -> Option<Stat> {
-    parse_stat(&std::fs::read(Path::new("/proc").join(pid.to_string()).join("stat")).ok()?)
 }
 
 fn has_ended(pidfd: &OwnedFd) -> bool {
