@@ -8,7 +8,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use agentvm_wire::{
     id::ProcessId,
@@ -152,9 +152,14 @@ impl Watch {
         self.of_descendants(&ObserverEventKind::Orphaned)
     }
 
-    /// The same, for somebody who knows none of them.
+    /// The same, for somebody who knows none of them, nor of parents that have ended.
     pub(super) fn adopted(&self) -> Vec<ObserverEvent> {
-        self.of_descendants(&ObserverEventKind::DescendantStarted { adopted: true })
+        let left: HashSet<ProcessKey> = self.members.values().filter_map(|member| member.key).collect();
+        let mut events = self.of_descendants(&ObserverEventKind::DescendantStarted { adopted: true });
+        for event in &mut events {
+            event.parent_key = event.parent_key.filter(|parent| left.contains(parent));
+        }
+        events
     }
 
     /// Parents come first.

@@ -28,7 +28,8 @@ pub(super) struct Summary {
 #[derive(Default)]
 struct Run {
     key: Option<ProcessKey>,
-    pid: u32,
+    /// Unknown if it was over before anybody could look.
+    pid: Option<u32>,
     command: String,
     begun_ns: u64,
     ended_ns: Option<u64>,
@@ -42,10 +43,10 @@ impl Summary {
         if let ObserverEventKind::Loss { reason, count } = &event.kind {
             self.losses.insert(format!("{}: {reason} ({count})", event.category));
         }
-        let (Some(key), Some(pid)) = (event.key, event.pid) else { return };
+        let Some(key) = event.key else { return };
         let run = self.runs.entry(key).or_insert_with(|| {
             self.children.entry(event.parent_key).or_default().push(key);
-            Run { key: Some(key), pid, begun_ns: event.mono_ns, ..Run::default() }
+            Run { key: Some(key), pid: event.pid, begun_ns: event.mono_ns, ..Run::default() }
         });
         match &event.kind {
             kind @ ObserverEventKind::DescendantExec { .. } => run.command = command(kind),
@@ -55,8 +56,9 @@ impl Summary {
             ObserverEventKind::NetworkConnect { address } => _ = run.connected.insert(address.to_string()),
             _ => {}
         }
-        if let Some(code) = event.kind.folded_code() {
-            (run.code, run.ended_ns) = (Some(code), Some(event.mono_ns));
+        if matches!(event.kind, ObserverEventKind::Exited { .. } | ObserverEventKind::DescendantExited { .. })
+        {
+            (run.code, run.ended_ns) = (event.kind.folded_code(), Some(event.mono_ns));
         }
     }
 
@@ -74,6 +76,7 @@ fn line(run: &Run) -> String {
         Some(0) => format!("{GOOD}0{GOOD:#}"),
         Some(code) if code < 0 => format!("{BAD}signal {}{BAD:#}", -code),
         Some(code) => format!("{BAD}{code}{BAD:#}"),
+        None if run.ended_ns.is_some() => format!("{BAD}unknown end{BAD:#}"),
         None => "runs".to_owned(),
     };
     let took = run.ended_ns.map(|ended| Duration::from_nanos(ended.saturating_sub(run.begun_ns)));
@@ -84,5 +87,34 @@ fn line(run: &Run) -> String {
     };
     let (written, connected) = (list("wrote", &run.written), list("connected to", &run.connected));
     let command = if run.command.is_empty() { "(fork)" } else { &run.command };
-    format!("{} {end}{took} {command}{written}{connected}", run.pid)
+    let pid = run.pid.map_or_else(|| "?".to_owned(), |pid| pid.to_string());
+    format!("{pid} {end}{took} {command}{written}{connected}")
+}
+
+#[cfg(test)]
+mod tests {
+    use agentvm_sdk::EventCategory;
+
+    use super::*;
+
+    #[test]
+    fn who_was_over_before_anybody_could_look_is_in_the_tree() {
+        let about = |pid, ticks, kind| {
+            let mut event = ObserverEvent::new(EventCategory::Process, kind);
+            event.pid = pid;
+            event.key = Some(ProcessKey { pid: ticks, start_ticks: ticks.into() });
+            event.parent_key = (ticks > 1).then_some(ProcessKey { pid: 1, start_ticks: 1 });
+            event
+        };
+        let mut summary = Summary::default();
+        for (pid, ticks) in [(Some(7), 1), (None, 2)] {
+            summary.add(&about(pid, ticks, ObserverEventKind::DescendantStarted { adopted: false }));
+        }
+        summary.add(&about(None, 2, ObserverEventKind::DescendantExited { exit_code: None, signal: None }));
+        let mut tree = Vec::new();
+        summary.write(&mut tree).unwrap();
+        let tree = anstream::adapter::strip_bytes(&tree).into_vec();
+        let tree = String::from_utf8(tree).unwrap();
+        assert_eq!(tree, "7 runs (fork)\n└─ ? unknown end 0.0 ms (fork)\n");
+    }
 }

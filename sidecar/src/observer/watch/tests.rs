@@ -63,6 +63,21 @@ fn the_end_of_the_root_is_init_s_to_tell() {
 }
 
 #[test]
+fn who_comes_later_is_told_of_no_parent_that_has_ended() {
+    const GRANDCHILD: Subject = Subject { key: Key { host_pid: 702, start_ticks: 12 }, pid: Some(4) };
+    let mut watch = watch();
+    watch.watched(ROOT, ObserverBackend::Ptrace);
+    watch.started();
+    watch.saw(CHILD, 0, forked());
+    watch.saw(GRANDCHILD, 0, What::Forked { parent: CHILD.key });
+    let told = |watch: &Watch| watch.adopted().iter().map(|event| event.parent_key).collect::<Vec<_>>();
+    let [root, child] = [(2, 10), (3, 11)].map(|(pid, start_ticks)| Some(ProcessKey { pid, start_ticks }));
+    assert_eq!(told(&watch), [root, child]);
+    watch.saw(CHILD, 0, exited());
+    assert_eq!(told(&watch), [None]);
+}
+
+#[test]
 fn the_root_is_called_as_the_client_calls_it() {
     let mut watch = watch();
     watch.watched(ROOT, ObserverBackend::Ptrace);
