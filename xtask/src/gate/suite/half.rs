@@ -76,5 +76,5 @@ impl Half {
 /// How many tests of one executable run at once: more than there are processors, as many of them mostly wait.
 fn test_threads() -> usize {
     let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
-    processors * 5 / 2
+    processors * 2
 }
