@@ -10,7 +10,9 @@ use std::{
 
 use agentvm_sdk::{AgentOs, AgentOsConfig, ClientError, ExecOptions, wire::error::Code};
 
-use crate::support::{DEADLINE, no_process_has_argument, out, sh, until, vm, within, within_limit};
+use crate::support::{
+    DEADLINE, HEAD_AND_TAIL, no_process_has_argument, out, sh, until, vm, within, within_limit,
+};
 
 #[tokio::test]
 async fn a_command_gives_its_output_its_errors_and_its_code() {
@@ -312,9 +314,7 @@ async fn c10_a_background_child_outlives_its_exec_and_keeps_writing() {
 #[tokio::test]
 async fn the_tail_of_a_short_lived_descendant_is_still_captured() {
     let vm = vm().await;
-    // It writes as soon as its parent has gone.
-    let command = "mkfifo held; (read end < held; echo tail) & exec 3> held; echo head";
-    assert_eq!(out(&vm, command).await, "head\ntail\n");
+    assert_eq!(out(&vm, HEAD_AND_TAIL).await, "head\ntail\n");
 }
 
 #[tokio::test]

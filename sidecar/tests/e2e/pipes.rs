@@ -8,7 +8,7 @@ use std::{
 use agentvm_sdk::{ExecOptions, Output, OutputFrom, OutputStream, Overflow, SpawnOptions};
 use rustix::pipe::{fcntl_getpipe_size, fcntl_setpipe_size};
 
-use crate::support::{out, sh, vm, within};
+use crate::support::{HEAD_AND_TAIL, out, sh, vm, within};
 
 /// Pipes that use up the user's share; `None` for a user without a bound.
 fn use_up_the_share() -> Option<Vec<(PipeReader, PipeWriter)>> {
@@ -43,7 +43,7 @@ async fn everything_flows_through_pipes_of_eight_kibibytes() {
     assert!(both.stdout == input && both.stderr == input);
 
     assert_eq!(sh(&vm, "head -c 1000000 /dev/zero | tr '\\0' x").await.stdout.len(), 1_000_000);
-    assert_eq!(out(&vm, "(sleep 0.02; echo tail) & echo head").await, "head\ntail\n");
+    assert_eq!(out(&vm, HEAD_AND_TAIL).await, "head\ntail\n");
     let flood = ExecOptions::new().capture_stdio(false).timeout(Duration::from_millis(200));
     assert!(within(vm.exec("yes", flood)).await.unwrap().timed_out);
 

@@ -67,6 +67,9 @@ pub(crate) async fn said(process: &Process, line: &str) {
     }
 }
 
+/// Its child writes as soon as the shell has gone.
+pub(crate) const HEAD_AND_TAIL: &str = "mkfifo held; (read end < held; echo tail) & exec 3> held; echo head";
+
 /// A future that must end.
 #[track_caller]
 pub(crate) fn within<T>(future: impl Future<Output = T>) -> impl Future<Output = T> {
